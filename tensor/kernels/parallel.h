@@ -1,0 +1,29 @@
+#pragma once
+
+#include <algorithm>
+
+#include "../dtype.h"
+#include "../parallel.h"
+
+namespace heed::kernels {
+
+/// Runs `body(context, begin, end)` over [0, n) in one contiguous range a thread. Nothing may throw or allocate in `body`.
+void parallel_ranges(Index n, int threads, void (*body)(void* context, Index begin, Index end), void* context);
+
+/// How many threads `n` items deserve when one thread should have at least `grain` of them; 1 inside a parallel region.
+int threads_for(Index n, Index grain);
+
+/// body(begin, end) over [0, n), on one thread unless there are at least two grains.
+/// A template so that the serial path is a plain call: no region is entered, nothing is allocated.
+template <class F>
+void parallel_for(Index n, Index grain, F&& body) {
+  const int threads = n < 2 * grain ? 1 : threads_for(n, grain);
+  if (threads == 1) {
+    if (n > 0) body(Index{0}, n);
+    return;
+  }
+  using Body = std::remove_reference_t<F>;
+  parallel_ranges(n, threads, [](void* context, Index begin, Index end) { (*static_cast<Body*>(context))(begin, end); }, const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+}  // namespace heed::kernels

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <initializer_list>
+#include <iosfwd>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "dtype.h"
+
+namespace heed {
+
+/// A short list of sizes, strides or dim numbers, held inline. Rank is at most 8 (ShapeError otherwise).
+class Dims {
+ public:
+  static constexpr std::size_t max_rank = 8;
+
+  Dims() = default;
+  Dims(std::initializer_list<Index> values) : Dims(std::span<const Index>(values.begin(), values.size())) {}
+  Dims(const std::vector<Index>& values) : Dims(std::span<const Index>(values)) {}
+  explicit Dims(std::span<const Index> values) {
+    for (Index v : values) push_back(v);
+  }
+  /// One dim: `zeros(3)`, `sum(x, -1)`.
+  template <std::integral I>
+    requires(!std::same_as<I, bool>)
+  Dims(I value) : size_(1) {
+    values_[0] = static_cast<Index>(value);
+  }
+  static Dims filled(std::size_t rank, Index value) {
+    Dims d;
+    while (d.size() < rank) d.push_back(value);
+    return d;
+  }
+
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  Index operator[](std::size_t i) const { return values_[i]; }
+  Index& operator[](std::size_t i) { return values_[i]; }
+  Index back() const { return values_[size_ - 1u]; }
+  Index& back() { return values_[size_ - 1u]; }
+  const Index* begin() const { return values_.data(); }
+  const Index* end() const { return values_.data() + size_; }
+  Index* begin() { return values_.data(); }
+  Index* end() { return values_.data() + size_; }
+  bool contains(Index value) const { return std::find(begin(), end(), value) != end(); }
+
+  void push_back(Index value) {
+    if (size_ == max_rank) rank_overflow();
+    values_[size_++] = value;
+  }
+  void pop_back() { --size_; }
+  void insert(std::size_t at, Index value) {
+    push_back(value);
+    std::rotate(begin() + at, end() - 1, end());
+  }
+  void erase(std::size_t at) {
+    std::copy(begin() + at + 1, end(), begin() + at);
+    --size_;
+  }
+
+  friend bool operator==(const Dims& a, const Dims& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+
+ private:
+  [[noreturn]] static void rank_overflow();
+
+  std::array<Index, max_rank> values_{};
+  std::uint8_t size_ = 0;
+};
+
+/// "(2, 3)", "(3,)", "()": as in Python.
+std::ostream& operator<<(std::ostream&, const Dims&);
+
+namespace detail {
+
+/// Where the elements of a tensor lie in its storage: element (i, j, ...) at offset + i * strides[0] + j * strides[1] + ...
+/// In elements, not bytes. A stride of 0 repeats an element (broadcast). Strides are never negative.
+struct Layout {
+  Dims shape, strides;
+  Index offset = 0;
+};
+
+// Pure functions: no data, no tensors. `op` is the name that stands first in an error text.
+
+Index numel(const Dims& shape);
+/// As numel, for sizes from outside: ShapeError when one is negative or the byte count overflows.
+Index checked_numel(const char* op, const Dims& shape, std::size_t element_size);
+Dims row_major_strides(const Dims& shape);
+/// Row-major without gaps; strides of size-1 dims do not matter, and an empty layout is contiguous.
+bool is_contiguous(const Layout&);
+/// Whether two indices may share an element (stride 0 in a dim of size > 1, or interleaved strides). Never misses an overlap.
+bool overlaps_itself(const Layout&);
+
+/// `dim` counted from the end when negative. ShapeError "op: dim 2 is out of range [-2, 1] of shape (3, 4)".
+/// A shape () takes 0 and -1.
+std::size_t wrap_dim(const char* op, Index dim, const Dims& shape);
+/// Each dim wrapped, sorted, without repeats (ShapeError otherwise); an empty list means all dims.
+Dims wrap_dims(const char* op, const Dims& dims, const Dims& shape);
+/// The shape after summing over `dims` (from wrap_dims).
+Dims reduced_shape(const Dims& shape, const Dims& dims, bool keepdim);
+
+/// NumPy's rule: aligned right, sizes equal or 1. ShapeError names both shapes.
+Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b);
+bool broadcasts_to(const Dims& from, const Dims& to);
+/// The layout seen as `shape` by repeating size-1 and missing dims with stride 0. -1 keeps a size.
+Layout expand(const char* op, const Layout&, const Dims& shape);
+
+/// Puts a number where `shape` has one -1. ShapeError quotes the element count and the shape as asked for.
+Dims infer_shape(const char* op, const Dims& shape, Index numel);
+/// The layout seen under another shape of equal numel, or nothing where only a copy can do that.
+std::optional<Layout> reshape(const Layout&, const Dims& shape);
+Layout permute(const char* op, const Layout&, const Dims& order);
+Layout transpose(const Layout&, std::size_t a, std::size_t b);
+Layout squeeze(const Layout&, std::size_t dim);
+Layout unsqueeze(const Layout&, std::size_t at);
+/// Python's slice rules: negative counts from the end, out of range is clamped, step > 0.
+Layout slice(const char* op, const Layout&, std::size_t dim, Index start, Index end, Index step);
+/// IndexError when `i` is out of range; negative counts from the end.
+Layout select(const char* op, const Layout&, std::size_t dim, Index i);
+
+/// Joins neighboring dims that all layouts walk in one stride and drops size-1 dims; all have the same shape.
+/// What is left has rank >= 1. Kernels loop over the result.
+void coalesce(Dims& shape, std::span<Dims> strides);
+
+}  // namespace detail
+}  // namespace heed

@@ -1,0 +1,180 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "caller.h"
+#include "dtype.h"
+#include "error.h"
+#include "layout.h"
+#include "storage.h"
+
+namespace heed {
+
+class Tensor;
+
+namespace detail {
+
+struct TensorImpl {
+  std::atomic<std::uint32_t> refs{1};
+  DType dtype;
+  bool contiguous;
+  std::uint16_t slot = 0;  ///< which output of `grad`'s node this is
+  Layout layout;
+  Index numel;
+  std::uint64_t id;
+  Ref<Storage> storage;
+  Ref<GradData> grad;  ///< absent unless the tensor takes part in differentiation
+
+  TensorImpl(DType, Layout, Ref<Storage>);
+  ~TensorImpl() { count_tensor(-1); }
+  void dispose() noexcept;
+};
+
+/// A fresh tensor over given storage, without gradient data.
+Tensor make_tensor(DType, const Layout&, Ref<Storage>);
+/// Uninitialized and row-major; the shape has been checked.
+Tensor make_empty(const Dims& shape, DType);
+/// Another view of the same storage, without gradient data.
+Tensor make_view(const Tensor&, const Layout&);
+/// Row-major copy of the elements, without gradient data; the tensor itself when it is row-major already.
+Tensor contiguous_data(const Tensor&);
+[[noreturn]] void wrong_data_type(const char* op, DType have, DType asked);
+[[noreturn]] void use_of_undefined(const char* op);
+
+}  // namespace detail
+
+struct BackwardOptions {
+  bool retain_graph = false;  ///< keep the graph for another backward
+  bool create_graph = false;  ///< record the backward itself, for derivatives of derivatives; implies retain_graph
+};
+
+/// An n-dimensional array with optional history for reverse-mode differentiation.
+///
+/// A handle: copying it aliases, `clone()` copies the elements. A default-made tensor is undefined and stands for "absent".
+/// Views (transpose, slice, ...) share storage with what they were made from. Concurrent reads are safe.
+class Tensor {
+ public:
+  Tensor() = default;
+
+  bool defined() const { return static_cast<bool>(impl_); }
+  const Dims& shape() const { return impl("shape").layout.shape; }
+  /// Negative dims count from the end; ShapeError when out of range.
+  Index size(Index dim) const;
+  Index dim() const { return static_cast<Index>(impl("dim").layout.shape.size()); }
+  Index numel() const { return impl("numel").numel; }
+  DType dtype() const { return impl("dtype").dtype; }
+  /// In elements; 0 where a dim repeats one element.
+  const Dims& strides() const { return impl("strides").layout.strides; }
+  bool is_contiguous() const { return impl("is_contiguous").contiguous; }
+  /// Unique among all tensors of the process; aliases of one handle share it, views do not.
+  std::uint64_t id() const { return impl("id").id; }
+
+  /// First element. No conversion: T must be the element type (DTypeError). Mind `strides()` unless contiguous.
+  template <class T>
+  const T* data() const {
+    return static_cast<const T*>(address("data", detail::dtype_of<T>()));
+  }
+  /// As `data`, and tells values saved for backward that they changed. Writes through a pointer kept from an earlier call are unchecked.
+  template <class T>
+  T* mutable_data() {
+    T* p = static_cast<T*>(address("mutable_data", detail::dtype_of<T>()));
+    impl_->storage->bump_version();
+    return p;
+  }
+  /// The only element, converted to T. ShapeError when there is not exactly one.
+  template <class T>
+  T item() const;
+  /// All elements in logical order, converted to T.
+  template <class T>
+  std::vector<T> to_vector() const;
+
+  // Differentiable, so defined in autograd/ops/; members because that is where people look for them.
+
+  /// Element or sub-tensor i of dim 0; negative counts from the end. IndexError when out of range.
+  struct At {
+    Index i;
+    Caller caller;
+    template <std::integral I>
+    At(I i, Caller caller = Caller::here()) : i(static_cast<Index>(i)), caller(caller) {}
+  };
+  Tensor operator[](At i) const;
+  /// Converted to another element type; itself when it has it already. Gradients flow between float types.
+  Tensor to(DType, Caller = Caller::here()) const;
+  Tensor clone(Caller = Caller::here()) const;
+  /// Itself, or a row-major copy.
+  Tensor contiguous(Caller = Caller::here()) const;
+
+  // Differentiation, defined in autograd/.
+
+  /// Asks for gradients. GradError for tensors that are not leaves, DTypeError for i64 and boolean.
+  Tensor& requires_grad_(bool = true);
+  bool requires_grad() const;
+  /// Made by the user or under NoGrad, not by a recorded op.
+  bool is_leaf() const;
+  /// d(root)/d(this), summed over the backward passes since zero_grad; undefined before the first. Its storage is its own.
+  Tensor grad() const;
+  void zero_grad();
+  /// The same elements without history.
+  Tensor detach() const;
+  /// Gives the name that reports and graph pictures show; returns the tensor itself.
+  Tensor& named(std::string name);
+  /// The name given by `named`, or empty.
+  std::string name() const;
+  /// Adds d(this)/d(leaf) * gradient to the `.grad` of every leaf that this depends on.
+  /// `gradient` may be absent for one element (then 1). GradError for a tensor without history, a gradient of another shape or
+  /// dtype, or a graph that an earlier backward has freed.
+  void backward(const Tensor& gradient = {}, BackwardOptions = {}) const;
+  /// `f` sees the gradient of this tensor when it is complete and may return another in its place (undefined keeps it).
+  void register_hook(std::function<Tensor(const Tensor&)> f) const;
+
+  // In place, on leaves, under NoGrad where the leaf requires a gradient.
+
+  /// Overwrites the elements with those of `source` (broadcast, float dtypes converted). GradError for recorded tensors, ShapeError for
+  /// expanded or overlapping ones.
+  Tensor& copy_(const Tensor& source);
+  Tensor& fill_(double value);
+
+  // For the library's own folders.
+
+  detail::TensorImpl& impl(const char* op) const {
+    if (!impl_) detail::use_of_undefined(op);
+    return *impl_;
+  }
+  const detail::Ref<detail::TensorImpl>& ref() const { return impl_; }
+  explicit Tensor(detail::Ref<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  void* address(const char* op, DType asked) const {
+    detail::TensorImpl& t = impl(op);
+    if (t.dtype != asked) detail::wrong_data_type(op, t.dtype, asked);
+    return static_cast<char*>(t.storage->data()) + t.layout.offset * static_cast<Index>(detail::size_of(t.dtype));
+  }
+  void require_one_element() const;
+
+  detail::Ref<detail::TensorImpl> impl_;
+};
+
+template <class T>
+T Tensor::item() const {
+  require_one_element();
+  return detail::dispatch(dtype(), [&]<class E>() { return static_cast<T>(*data<E>()); });
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const Tensor flat = detail::contiguous_data(*this);
+  return detail::dispatch(dtype(), [&]<class E>() {
+    const E* p = flat.data<E>();
+    std::vector<T> out(static_cast<std::size_t>(numel()));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<T>(p[i]);
+    return out;
+  });
+}
+
+/// Values as nested braces, at most 1000 elements in all with "..." in between; a 0-d tensor prints without brackets, an empty one as its
+/// shape. Floats have the digits that tell neighbors apart in print (6 significant); stream flags stay as they were.
+std::ostream& operator<<(std::ostream&, const Tensor&);
+
+}  // namespace heed
