@@ -31,9 +31,12 @@ constexpr bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DT
 /// The DType of a C++ element type: one of float, double, Index, bool.
 template <class T>
 constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>) return DType::f32;
-  else if constexpr (std::is_same_v<T, double>) return DType::f64;
-  else if constexpr (std::is_same_v<T, Index>) return DType::i64;
+  if constexpr (std::is_same_v<T, float>)
+    return DType::f32;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::f64;
+  else if constexpr (std::is_same_v<T, Index>)
+    return DType::i64;
   else {
     static_assert(std::is_same_v<T, bool>, "elements are float, double, Index (std::int64_t) or bool");
     return DType::boolean;

@@ -18,8 +18,7 @@ struct Number {
   bool is_whole = false;
 
   template <class N>
-    requires std::is_arithmetic_v<N>
-  Number(N n) : real(static_cast<double>(n)) {
+  requires std::is_arithmetic_v<N> Number(N n) : real(static_cast<double>(n)) {
     if constexpr (std::is_integral_v<N>) whole = static_cast<Index>(n), is_whole = true;
   }
 };
@@ -28,8 +27,7 @@ struct Number {
 class Nested {
  public:
   template <class N>
-    requires std::is_arithmetic_v<N>
-  Nested(N n) : number_(n) {}
+  requires std::is_arithmetic_v<N> Nested(N n) : number_(n) {}
   Nested(std::initializer_list<Nested> children) : is_list_(true), children_(children) {}
 
   bool is_list() const { return is_list_; }

@@ -26,10 +26,7 @@ class Dims {
   }
   /// One dim: `zeros(3)`, `sum(x, -1)`.
   template <std::integral I>
-    requires(!std::same_as<I, bool>)
-  Dims(I value) : size_(1) {
-    values_[0] = static_cast<Index>(value);
-  }
+  requires(!std::same_as<I, bool>) Dims(I value) : size_(1) { values_[0] = static_cast<Index>(value); }
   static Dims filled(std::size_t rank, Index value) {
     Dims d;
     while (d.size() < rank) d.push_back(value);

@@ -7,8 +7,8 @@
 
 #include "dtype.h"
 #include "error.h"
-#include "layout.h"
 #include "format.h"
+#include "layout.h"
 
 namespace heed::detail {
 

@@ -20,12 +20,12 @@ void release_free_blocks() noexcept;
 
 /// Sums over all threads; differences are what tests and benchmarks look at.
 struct MemoryCounters {
-  std::int64_t live_bytes = 0;        ///< handed out and not yet returned
-  std::int64_t peak_bytes = 0;        ///< largest live_bytes since reset_peak_bytes, seen at blocks of 64 KiB and above
-  std::int64_t blocks = 0;            ///< calls of allocate so far
+  std::int64_t live_bytes = 0;          ///< handed out and not yet returned
+  std::int64_t peak_bytes = 0;          ///< largest live_bytes since reset_peak_bytes, seen at blocks of 64 KiB and above
+  std::int64_t blocks = 0;              ///< calls of allocate so far
   std::int64_t system_allocations = 0;  ///< those that no free list could serve
-  std::int64_t live_tensors = 0;      ///< tensor handles' targets alive
-  std::int64_t live_nodes = 0;        ///< graph nodes alive, leaves included
+  std::int64_t live_tensors = 0;        ///< tensor handles' targets alive
+  std::int64_t live_nodes = 0;          ///< graph nodes alive, leaves included
 };
 MemoryCounters memory_counters();
 void reset_peak_bytes();

@@ -14,6 +14,7 @@ void layer_norm(T* y, T* mean, T* rstd, const T* x, const T* weight, const T* bi
 /// With xh = (x - mean) rstd and g = dy weight: dx = rstd (g - mean_j g - xh mean_j (g xh)), dweight = sum_rows dy xh, dbias = sum_rows dy.
 /// Any of dx, dweight, dbias may be null. The bits do not depend on the number of threads.
 template <class T>
-void layer_norm_backward(T* dx, T* dweight, T* dbias, const T* dy, const T* x, const T* mean, const T* rstd, const T* weight, Index rows, Index columns);
+void layer_norm_backward(T* dx, T* dweight, T* dbias, const T* dy, const T* x, const T* mean, const T* rstd, const T* weight, Index rows,
+                         Index columns);
 
 }  // namespace heed::kernels

@@ -4,8 +4,8 @@
 
 #include "gemm.h"
 
-// What heed uses of oneDNN. onednn.cpp is the only file that includes a oneDNN header; built without it, `available()` is false and nothing here may be
-// called. Every function returns false, with nothing written, for work that it does not take: the caller's own kernel then does it.
+// What heed uses of oneDNN. onednn.cpp is the only file that includes a oneDNN header; built without it, `available()` is false and nothing here may
+// be called. Every function returns false, with nothing written, for work that it does not take: the caller's own kernel then does it.
 
 namespace heed::kernels::onednn {
 
@@ -14,7 +14,8 @@ bool available();
 std::string version();
 
 /// As gemm_batched. Takes row- or column-dense operands of sizes above zero.
-bool gemm_batched(Index batch, Index m, Index n, Index k, Matrix<float> a, Index a_batch_stride, Matrix<float> b, Index b_batch_stride, float* c, Index ldc, Into);
+bool gemm_batched(Index batch, Index m, Index n, Index k, Matrix<float> a, Index a_batch_stride, Matrix<float> b, Index b_batch_stride, float* c,
+                  Index ldc, Into);
 /// As softmax_backward and softmax, for sizes above zero; the rows must have an element above -inf.
 bool softmax(float* y, const float* x, Index rows, Index columns);
 bool softmax_backward(float* dx, const float* y, const float* dy, Index rows, Index columns);

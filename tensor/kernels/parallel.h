@@ -23,7 +23,9 @@ void parallel_for(Index n, Index grain, F&& body) {
     return;
   }
   using Body = std::remove_reference_t<F>;
-  parallel_ranges(n, threads, [](void* context, Index begin, Index end) { (*static_cast<Body*>(context))(begin, end); }, const_cast<void*>(static_cast<const void*>(&body)));
+  parallel_ranges(
+      n, threads, [](void* context, Index begin, Index end) { (*static_cast<Body*>(context))(begin, end); },
+      const_cast<void*>(static_cast<const void*>(&body)));
 }
 
 }  // namespace heed::kernels
