@@ -97,7 +97,7 @@ class Tensor {
     Index i;
     Caller caller;
     template <std::integral I>
-    At(I i, Caller caller = Caller::here()) : i(static_cast<Index>(i)), caller(caller) {}
+    At(I index, Caller from = Caller::here()) : i(static_cast<Index>(index)), caller(from) {}
   };
   Tensor operator[](At i) const;
   /// Converted to another element type; itself when it has it already. Gradients flow between float types.

@@ -1,0 +1,71 @@
+#include "tensor.h"
+
+#include "kernels/elementwise.h"
+#include "raise.h"
+
+namespace heed {
+namespace detail {
+namespace {
+
+/// Ids come in blocks, so that threads do not fight over one counter.
+std::uint64_t next_id() {
+  constexpr std::uint64_t block = 1024;
+  static std::atomic<std::uint64_t> blocks{1};
+  thread_local std::uint64_t next = 0, end = 0;
+  if (next == end) {
+    next = blocks.fetch_add(1, std::memory_order_relaxed) * block;
+    end = next + block;
+  }
+  return next++;
+}
+
+}  // namespace
+
+TensorImpl::TensorImpl(DType type, Layout where, Ref<Storage> bytes)
+    : dtype(type), contiguous(is_contiguous(where)), layout(where), numel(detail::numel(where.shape)), id(next_id()), storage(std::move(bytes)) {
+  count_tensor(1);
+}
+
+void TensorImpl::dispose() noexcept {
+  this->~TensorImpl();
+  deallocate(this, sizeof(TensorImpl));
+}
+
+Tensor make_tensor(DType dtype, const Layout& layout, Ref<Storage> storage) {
+  return Tensor(Ref<TensorImpl>::adopt(new (allocate(sizeof(TensorImpl))) TensorImpl(dtype, layout, std::move(storage))));
+}
+
+Tensor make_empty(const Dims& shape, DType dtype) {
+  const std::size_t bytes = static_cast<std::size_t>(numel(shape)) * size_of(dtype);
+  return make_tensor(dtype, {shape, row_major_strides(shape), 0}, Storage::make(bytes));
+}
+
+Tensor make_view(const Tensor& x, const Layout& layout) {
+  const TensorImpl& impl = x.impl("view");
+  return make_tensor(impl.dtype, layout, impl.storage);
+}
+
+Tensor contiguous_data(const Tensor& x) {
+  if (x.is_contiguous()) return x;
+  Tensor out = make_empty(x.shape(), x.dtype());
+  dispatch(x.dtype(), [&]<class T>() { kernels::copy<T, T>(out.mutable_data<T>(), out.strides(), {x.data<T>(), x.strides()}, x.shape()); });
+  return out;
+}
+
+void wrong_data_type(const char* op, DType have, DType asked) { raise<DTypeError>("{}: the tensor is {}, asked for as {}", op, have, asked); }
+void use_of_undefined(const char* op) { raise<Error>("{}: the tensor is undefined", op); }
+
+}  // namespace detail
+
+Index Tensor::size(Index d) const {
+  const Dims& sizes = impl("size").layout.shape;
+  const std::size_t wrapped = detail::wrap_dim("size", d, sizes);
+  if (sizes.empty()) detail::raise<ShapeError>("size: a 0-d tensor has no dim {}", d);
+  return sizes[wrapped];
+}
+
+void Tensor::require_one_element() const {
+  if (numel() != 1) detail::raise<ShapeError>("item: wants exactly one element: shape {}", shape());
+}
+
+}  // namespace heed
