@@ -7,11 +7,21 @@
 
 namespace heed::kernels {
 
-/// Runs `body(context, begin, end)` over [0, n) in one contiguous range a thread. Nothing may throw or allocate in `body`.
+/// Runs `body(context, begin, end)` over [0, n) in at most `threads` contiguous ranges, one a thread. The ranges follow from n and `threads` alone.
+/// Nothing may throw or allocate in `body`.
 void parallel_ranges(Index n, int threads, void (*body)(void* context, Index begin, Index end), void* context);
 
-/// How many threads `n` items deserve when one thread should have at least `grain` of them; 1 inside a parallel region.
+/// How many threads an op may use here: num_threads(), but 1 inside a parallel region and where `threads_are_lost()`.
+int usable_threads();
+
+/// How many threads `n` items deserve when one thread should have at least `grain` of them.
 int threads_for(Index n, Index grain);
+
+/// Whether this process was forked from one that had used its threads: they are not here, and waiting for them would never end.
+bool threads_are_lost();
+
+/// Marks the pool as used, for regions that heed does not open itself.
+void note_threads_used();
 
 /// body(begin, end) over [0, n), on one thread unless there are at least two grains.
 /// A template so that the serial path is a plain call: no region is entered, nothing is allocated.
