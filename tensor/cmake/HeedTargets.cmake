@@ -1,0 +1,22 @@
+# How every target of the project is compiled; nothing of this reaches the users of the library.
+
+set(heed_sanitizers ${HEED_SANITIZE})
+if(HEED_BUILD_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "heed: the fuzzers need clang (-DCMAKE_CXX_COMPILER=clang++)")
+  endif()
+  list(APPEND heed_sanitizers fuzzer-no-link)
+endif()
+list(JOIN heed_sanitizers "," heed_sanitizers)
+
+function(heed_target target)
+  set_target_properties(${target} PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion $<$<BOOL:${HEED_WERROR}>:-Werror>)
+  # One SIMD target is enough where speed does not matter, and compiles several times faster than all of them.
+  target_compile_definitions(${target} PRIVATE $<$<OR:$<CONFIG:Debug>,$<BOOL:${heed_sanitizers}>>:HWY_COMPILE_ONLY_STATIC>)
+  if(heed_sanitizers)
+    # Public, so that whatever links the library links the sanitizer's run time too.
+    target_compile_options(${target} PRIVATE -fsanitize=${heed_sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${heed_sanitizers})
+  endif()
+endfunction()
