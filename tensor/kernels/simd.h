@@ -1,0 +1,29 @@
+#pragma once
+
+// Private: which CPUs the SIMD kernels are compiled for. A kernel file begins
+//
+//   #undef HWY_TARGET_INCLUDE
+//   #define HWY_TARGET_INCLUDE "heed/tensor/kernels/softmax.cpp"
+//   #include "simd.h"
+//
+//   #include <hwy/foreach_target.h>
+//   #include <hwy/highway.h>
+//
+// so that Highway compiles the file once for every target and picks one at run time. Code inside HWY_NAMESPACE stands in an unnamed
+// namespace unless it is in an -inl.h file, lambdas there carry HWY_ATTR, and OpenMP stays outside.
+
+#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HEED_ONE_TARGET
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
+#define HEED_ONE_TARGET
+#endif
+#endif
+
+#ifdef HEED_ONE_TARGET
+// Builds for finding faults: the target that the compiler's flags name, so that there is one copy of every line to step through.
+#define HWY_COMPILE_ONLY_STATIC
+#else
+// On x86: what the compiler may use anyway, AVX2 and AVX-512. The steps in between buy little for their compile time.
+#define HWY_DISABLED_TARGETS ((HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL) & ~HWY_BASELINE_TARGETS)
+#endif
