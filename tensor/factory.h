@@ -3,6 +3,7 @@
 #include <concepts>
 #include <initializer_list>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tensor.h"
@@ -19,9 +20,21 @@ struct Number {
 
   template <class N>
   requires std::is_arithmetic_v<N> Number(N n) : real(static_cast<double>(n)) {
-    if constexpr (std::is_integral_v<N>) whole = static_cast<Index>(n), is_whole = true;
+    if constexpr (std::is_integral_v<N>) {
+      whole = static_cast<Index>(n);
+      is_whole = static_cast<N>(whole) == n && (std::is_signed_v<N> || whole >= 0);  // an unsigned number may be too large
+    }
   }
 };
+
+/// The number as an element of a tensor of T: float, double, Index or bool. DTypeError naming `op` when T cannot hold it: a fraction or a
+/// number out of range for Index, anything but 0 and 1 for bool.
+template <class T>
+T as_element(const char* op, const Number&);
+extern template float as_element(const char*, const Number&);
+extern template double as_element(const char*, const Number&);
+extern template Index as_element(const char*, const Number&);
+extern template bool as_element(const char*, const Number&);
 
 /// A number or braces around numbers or braces.
 class Nested {
@@ -50,12 +63,14 @@ Tensor ones(const Dims& shape, DType = f32);
 /// DTypeError for a value that an i64 or boolean tensor cannot hold.
 Tensor full(const Dims& shape, double value, DType = f32);
 Tensor eye(Index n, DType = f32);
-/// start, start + step, ... up to but without `end`: ceil((end - start) / step) elements.
+/// start, start + step, ... up to but without `end`: ceil((end - start) / step) elements, corrected by one where that quotient is rounded
+/// across a whole number, so that `end` never appears. Element i is start + i * step in double, exact in i64. ShapeError for a step of 0 or
+/// one that leads away from `end`, and for NaN or infinities; DTypeError for boolean, and for a fractional start or step in i64.
 Tensor arange(double start, double end, double step = 1, DType = f32);
-/// `tensor({{1, 2}, {3, 4}})` is 2x2, `tensor({1})` has one dim, `tensor(1)` none. ShapeError for ragged braces, DTypeError for a
-/// fractional number in an i64 tensor.
+/// `tensor({{1, 2}, {3, 4}})` is 2x2, `tensor({1})` has one dim, `tensor(1)` none, `tensor({})` is empty: shape (0,). ShapeError for ragged
+/// braces, DTypeError for a number that the dtype cannot hold: a fraction in i64, anything but 0 and 1 in boolean.
 Tensor tensor(const detail::Nested& values, DType = f32);
-/// The dtype follows from T: float, double, Index or bool.
+/// The dtype follows from T: float, double, Index or bool. ShapeError when the count of values is not that of the shape.
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Dims& shape);
 extern template Tensor from_vector(const std::vector<float>&, const Dims&);

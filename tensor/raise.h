@@ -3,7 +3,6 @@
 // Private (fmt is): how the library throws. `raise<ShapeError>("matmul: inner sizes differ: {} and {}", a, b)`.
 
 #include <fmt/format.h>
-#include <fmt/ostream.h>
 
 #include "dtype.h"
 #include "error.h"

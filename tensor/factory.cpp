@@ -1,0 +1,176 @@
+#include "factory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "raise.h"
+
+namespace heed {
+namespace detail {
+
+template <class T>
+T as_element(const char* op, const Number& n) {
+  if constexpr (std::is_same_v<T, bool>) {
+    if (n.real != 0 && n.real != 1) raise<DTypeError>("{}: a boolean element is 0 or 1: {}", op, n.real);
+    return n.real != 0;
+  } else if constexpr (std::is_same_v<T, Index>) {
+    if (n.is_whole) return n.whole;
+    if (n.real != std::trunc(n.real)) raise<DTypeError>("{}: an i64 element is a whole number: {}", op, n.real);  // NaN too
+    if (!(n.real >= -0x1p63 && n.real < 0x1p63)) raise<DTypeError>("{}: out of the range of an i64 element: {}", op, n.real);
+    return static_cast<Index>(n.real);
+  } else {
+    return n.is_whole ? static_cast<T>(n.whole) : static_cast<T>(n.real);
+  }
+}
+template float as_element(const char*, const Number&);
+template double as_element(const char*, const Number&);
+template Index as_element(const char*, const Number&);
+template bool as_element(const char*, const Number&);
+
+namespace {
+
+Tensor allocate_checked(const char* op, const Dims& shape, DType dtype) {
+  checked_numel(op, shape, size_of(dtype));
+  return make_empty(shape, dtype);
+}
+
+Tensor full(const char* op, const Dims& shape, const Number& value, DType dtype) {
+  return dispatch(dtype, [&]<class T>() {
+    const T element = as_element<T>(op, value);
+    Tensor out = allocate_checked(op, shape, dtype);
+    std::fill_n(out.mutable_data<T>(), out.numel(), element);
+    return out;
+  });
+}
+
+/// Walks braces of a known shape and says where one has another.
+template <class T>
+class BracesReader {
+ public:
+  BracesReader(const Dims& shape, T* out) : shape_(shape), out_(out) {}
+
+  void read(const Nested& node) {
+    const std::size_t depth = place_.size();
+    if (depth == shape_.size()) {
+      if (node.is_list()) raise<ShapeError>("tensor: ragged braces: {} is a list where a number is expected", place());
+      *out_++ = as_element<T>("tensor", node.number());
+      return;
+    }
+    const Index expected = shape_[depth];
+    if (!node.is_list()) raise<ShapeError>("tensor: ragged braces: {} is a number where a list of {} is expected", place(), expected);
+    const auto& children = node.children();
+    if (static_cast<Index>(children.size()) != expected)
+      raise<ShapeError>("tensor: ragged braces: {} has size {} where {} is expected", place(), children.size(), expected);
+    for (std::size_t i = 0; i < children.size(); ++i) {
+      place_.push_back(static_cast<Index>(i));
+      read(children[i]);
+      place_.pop_back();
+    }
+  }
+
+ private:
+  std::string place() const {
+    std::string indices;
+    for (Index i : place_) indices += fmt::format("[{}]", i);
+    return indices.empty() ? "the whole" : indices;
+  }
+
+  const Dims& shape_;
+  T* out_;
+  Dims place_;  ///< indices on the way to the node: never more than the rank of the shape
+};
+
+}  // namespace
+}  // namespace detail
+
+Tensor empty(const Dims& shape, DType dtype) { return detail::allocate_checked("empty", shape, dtype); }
+
+Tensor zeros(const Dims& shape, DType dtype) {
+  Tensor out = detail::allocate_checked("zeros", shape, dtype);
+  // Bytes of zeros are the zero of every dtype.
+  detail::dispatch(dtype, [&]<class T>() { std::memset(out.mutable_data<T>(), 0, static_cast<std::size_t>(out.numel()) * sizeof(T)); });
+  return out;
+}
+
+Tensor ones(const Dims& shape, DType dtype) { return detail::full("ones", shape, 1, dtype); }
+
+Tensor full(const Dims& shape, double value, DType dtype) { return detail::full("full", shape, value, dtype); }
+
+Tensor eye(Index n, DType dtype) {
+  detail::checked_numel("eye", {n, n}, detail::size_of(dtype));
+  Tensor out = zeros({n, n}, dtype);
+  detail::dispatch(dtype, [&]<class T>() {
+    T* p = out.mutable_data<T>();
+    for (Index i = 0; i < n; ++i) p[i * (n + 1)] = T(1);
+  });
+  return out;
+}
+
+Tensor arange(double start, double end, double step, DType dtype) {
+  using detail::raise;
+  if (dtype == boolean) raise<DTypeError>("arange: takes f32, f64 or i64: boolean");
+  const double quotient = (end - start) / step;
+  if (!std::isfinite(start) || !std::isfinite(end) || !std::isfinite(step))
+    raise<ShapeError>("arange: start, end and step must be finite: {}, {}, {}", start, end, step);
+  if (step == 0) raise<ShapeError>("arange: step is 0: start {}, end {}", start, end);
+  if (quotient < 0) raise<ShapeError>("arange: step {} leads away from end: start {}, end {}", step, start, end);
+  if (!(quotient < 0x1p62)) raise<ShapeError>("arange: too many elements: start {}, end {}, step {}", start, end, step);
+  Index count = static_cast<Index>(std::ceil(quotient));
+  const auto is_before_end = [&](Index i) {
+    const double value = start + static_cast<double>(i) * step;
+    return step > 0 ? value < end : value > end;
+  };
+  if (count > 0 && !is_before_end(count - 1))
+    --count;
+  else if (is_before_end(count))
+    ++count;
+
+  if (dtype == i64) {
+    const auto first = static_cast<std::uint64_t>(detail::as_element<Index>("arange", start));
+    const auto stride = static_cast<std::uint64_t>(detail::as_element<Index>("arange", step));
+    Tensor out = detail::allocate_checked("arange", {count}, dtype);
+    Index* p = out.mutable_data<Index>();
+    // Unsigned: the product may wrap on the way to a sum that does not.
+    for (Index i = 0; i < count; ++i) p[i] = static_cast<Index>(first + static_cast<std::uint64_t>(i) * stride);
+    return out;
+  }
+  Tensor out = detail::allocate_checked("arange", {count}, dtype);
+  detail::dispatch_float(dtype, [&]<class T>() {
+    T* p = out.mutable_data<T>();
+    for (Index i = 0; i < count; ++i) p[i] = static_cast<T>(start + static_cast<double>(i) * step);
+  });
+  return out;
+}
+
+Tensor tensor(const detail::Nested& values, DType dtype) {
+  // The first element of every level gives the sizes; the reader holds the others against them.
+  Dims shape;
+  for (const detail::Nested* node = &values; node->is_list(); node = &node->children().front()) {
+    shape.push_back(static_cast<Index>(node->children().size()));
+    if (node->children().empty()) break;
+  }
+  return detail::dispatch(dtype, [&]<class T>() {
+    Tensor out = detail::allocate_checked("tensor", shape, dtype);
+    detail::BracesReader<T>(shape, out.mutable_data<T>()).read(values);
+    return out;
+  });
+}
+
+template <class T>
+Tensor from_vector(const std::vector<T>& values, const Dims& shape) {
+  const DType dtype = detail::dtype_of<T>();
+  const Index count = detail::checked_numel("from_vector", shape, sizeof(T));
+  if (static_cast<Index>(values.size()) != count)
+    detail::raise<ShapeError>("from_vector: {} values for {} elements of shape {}", values.size(), count, shape);
+  Tensor out = detail::make_empty(shape, dtype);
+  std::copy(values.begin(), values.end(), out.mutable_data<T>());
+  return out;
+}
+template Tensor from_vector(const std::vector<float>&, const Dims&);
+template Tensor from_vector(const std::vector<double>&, const Dims&);
+template Tensor from_vector(const std::vector<Index>&, const Dims&);
+template Tensor from_vector(const std::vector<bool>&, const Dims&);
+
+}  // namespace heed
