@@ -12,8 +12,6 @@ list(JOIN heed_sanitizers "," heed_sanitizers)
 function(heed_target target)
   set_target_properties(${target} PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion $<$<BOOL:${HEED_WERROR}>:-Werror>)
-  # One SIMD target is enough where speed does not matter, and compiles several times faster than all of them.
-  target_compile_definitions(${target} PRIVATE $<$<OR:$<CONFIG:Debug>,$<BOOL:${heed_sanitizers}>>:HWY_COMPILE_ONLY_STATIC>)
   if(heed_sanitizers)
     # Public, so that whatever links the library links the sanitizer's run time too.
     target_compile_options(${target} PRIVATE -fsanitize=${heed_sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
