@@ -4,27 +4,6 @@
 
 namespace heed::kernels {
 
-namespace portable {
-
-template <class T>
-void gemm(Index m, Index n, Index k, Matrix<T> a, Matrix<T> b, T* c, Index ldc, Into into) {
-  parallel_for(m, std::max(Index{1}, 100000 / std::max(Index{1}, n * k)), [&](Index begin, Index end) {
-    for (Index i = begin; i < end; ++i) {
-      T* row = c + i * ldc;
-      if (into == Into::overwrite) std::fill(row, row + n, T{0});
-      for (Index p = 0; p < k; ++p) {
-        const T x = a.data[i * a.row_stride + p * a.col_stride];
-        const T* y = b.data + p * b.row_stride;
-        for (Index j = 0; j < n; ++j) row[j] += x * y[j * b.col_stride];
-      }
-    }
-  });
-}
-template void gemm(Index, Index, Index, Matrix<float>, Matrix<float>, float*, Index, Into);
-template void gemm(Index, Index, Index, Matrix<double>, Matrix<double>, double*, Index, Into);
-
-}  // namespace portable
-
 template <class T>
 void gemm(Index m, Index n, Index k, Matrix<T> a, Matrix<T> b, T* c, Index ldc, Into into) {
   portable::gemm(m, n, k, a, b, c, ldc, into);
