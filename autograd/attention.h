@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+
+#include "../tensor/tensor.h"
+#include "mask.h"
+
+namespace heed {
+
+/// How attention is computed; the results agree up to rounding.
+enum class Kernel {
+  automatic,  ///< the best for the request
+  composed,   ///< ops, one after the other: differentiable to any order
+};
+
+struct AttentionOptions {
+  Mask mask = {};
+  std::optional<double> scale = {};  ///< of the scores; 1 / sqrt(d_k) when absent
+  double dropout_p = 0;              ///< of the weights, in training only; the returned weights are those before
+  bool training = false;
+  bool need_weights = true;  ///< whether to return the weights
+  Kernel kernel = Kernel::automatic;
+};
+
+struct Attention {
+  Tensor output;   ///< (..., Tq, d_v)
+  Tensor weights;  ///< (..., Tq, Tk), rows sum to 1; undefined unless asked for
+};
+
+/// softmax(scale q k^T + mask) v: Vaswani et al., "Attention is all you need", 2017.
+///
+/// q (..., Tq, d_k), k (..., Tk, d_k), v (..., Tk, d_v); leading dims broadcast. A query that may attend to nothing has zero output, weights and
+/// gradients; so have all queries when there are no keys. A NaN in a value that no query may attend to may or may not show in the output. Both
+/// results are differentiable, to any order. ShapeError names the sizes that do not fit.
+Attention scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& = {}, Caller = Caller::here());
+
+}  // namespace heed

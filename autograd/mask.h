@@ -1,0 +1,80 @@
+#pragma once
+
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../tensor/tensor.h"
+
+namespace heed {
+
+/// Which keys a query may attend to, and what is added to its scores. Masks combine with `&`: a key must pass all of them, biases add up.
+/// Query i stands at position i + offset among the keys; `causal(offset)` sets the offset for causal, window and alibi alike.
+class Mask {
+ public:
+  /// Everything may be attended to.
+  Mask() = default;
+  /// `Mask::keep` of a boolean tensor. DTypeError for other dtypes, which could be meant either way.
+  Mask(const Tensor& keep);
+
+  static Mask none() { return {}; }
+  /// Keys j <= i; wants as many queries as keys, and says so otherwise.
+  static Mask causal();
+  /// Keys j <= i + offset, for any numbers of queries and keys: the last query of a cache of `offset` earlier keys.
+  static Mask causal(Index offset);
+  /// True (for numbers: not 0) may be attended to; broadcast right-aligned to (..., Tq, Tk).
+  static Mask keep(const Tensor&);
+  /// Added to the scaled scores; -inf forbids; broadcast as keep. Gets a gradient.
+  static Mask bias(const Tensor&);
+  /// Keys j < lengths[b] of batch entry b, the first dim of the scores.
+  static Mask lengths(std::vector<Index>);
+  /// Keys with |i + offset - j| < n.
+  static Mask window(Index n);
+  /// Adds -slope_h |i + offset - j| for head h, the dim before the last two, with slopes that fall as 2^(-8 h / heads): Press, Smith and Lewis,
+  /// "Train short, test long", 2022.
+  static Mask alibi(Index heads);
+
+  /// Error where both name different offsets, lengths for different batches, or alibi.
+  friend Mask operator&(const Mask&, const Mask&);
+
+  /// The additive matrix (..., Tq, Tk): 0, -inf, and biases.
+  Tensor to_tensor(Index Tq, Index Tk, DType = f32) const;
+
+  /// "causal(2) & window(4)"
+  friend std::string to_string(const Mask&);
+
+  // What kernels read.
+
+  bool is_none() const { return !is_causal_ && !window_ && !alibi_heads_ && lengths_.empty() && keeps_.empty() && biases_.empty(); }
+  bool is_causal() const { return is_causal_; }
+  std::optional<Index> offset() const { return offset_; }
+  std::optional<Index> window() const { return window_; }
+  std::optional<Index> alibi_heads() const { return alibi_heads_; }
+  const std::vector<Index>& key_lengths() const { return lengths_; }
+  const std::vector<Tensor>& keeps() const { return keeps_; }
+  const std::vector<Tensor>& biases() const { return biases_; }
+
+ private:
+  bool is_causal_ = false;
+  std::optional<Index> offset_, window_, alibi_heads_;
+  std::vector<Index> lengths_;
+  std::vector<Tensor> keeps_, biases_;
+};
+
+std::ostream& operator<<(std::ostream&, const Mask&);
+
+namespace detail {
+
+/// The mask over scores of `shape` (..., Tq, Tk) as op operands: where attending is allowed (boolean, undefined when everywhere), and what is added
+/// (undefined when nothing is), each broadcasting to the shape. Checks the mask against the shape; `op` begins the error texts.
+struct DenseMask {
+  Tensor allowed, added;
+};
+DenseMask dense_mask(const char* op, const Mask&, const Dims& shape, DType);
+void check_mask(const char* op, const Mask&, const Dims& shape);
+/// -slope_h of every head, (heads).
+std::vector<double> alibi_slopes(Index heads);
+
+}  // namespace detail
+}  // namespace heed

@@ -1,0 +1,94 @@
+#include "forward.h"
+
+namespace heed {
+namespace {
+
+Tensor select_forward(const char* op, const Tensor& cond, const Tensor& a, const Tensor& b) {
+  detail::require_dtype(op, cond, boolean);
+  detail::require_same_dtype(op, a, b);
+  const Dims shape = detail::broadcast_shapes(op, detail::common_shape(op, a, b), cond.shape());
+  detail::checked_numel(op, shape, detail::size_of(a.dtype()));
+  Tensor out = detail::make_empty(shape, a.dtype());
+  detail::dispatch(a.dtype(), [&]<class T>() {
+    kernels::where<T>(out.mutable_data<T>(), detail::over<bool>(cond, shape), detail::over<T>(a, shape), detail::over<T>(b, shape), shape);
+  });
+  return out;
+}
+
+// da = cond ? dy : 0, db = cond ? 0 : dy
+Tensor choose(const Tensor& cond, const Tensor& a, const Tensor& b, Caller caller) {
+  return record({"where", caller}, select_forward("where", cond, a, b), cond, a, b,
+                [cond = saved(cond)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+                  return {Tensor(), ctx.needs(1) ? where(cond.get(), dy, 0) : Tensor(), ctx.needs(2) ? where(cond.get(), 0, dy) : Tensor()};
+                });
+}
+
+/// True at (i, j) of the last two dims where j - i <= diagonal.
+Tensor lower_triangle(Index rows, Index columns, Index diagonal) {
+  Tensor mask = detail::make_empty({rows, columns}, boolean);
+  bool* p = mask.mutable_data<bool>();
+  for (Index i = 0; i < rows; ++i)
+    for (Index j = 0; j < columns; ++j) p[i * columns + j] = j - i <= diagonal;
+  return mask;
+}
+
+Tensor triangle(const char* op, const Tensor& x, const Tensor& keep, Caller caller) {
+  Tensor zero = Operand(0).beside(op, x.dtype());
+  return record({op, caller}, select_forward(op, keep, x, zero), x,
+                [keep = saved(keep)](const BackwardContext&, const Tensor& dy) -> Grads { return {where(keep.get(), dy, 0)}; });
+}
+
+void require_matrix(const char* op, const Tensor& x) {
+  if (x.dim() < 2) detail::raise<ShapeError>("{}: wants at least two dims: shape {}", op, x.shape());
+}
+
+}  // namespace
+
+Tensor where(const Tensor& cond, const Operand& a, const Operand& b) {
+  if (!a.tensor() && !b.tensor()) detail::raise<DTypeError>("where: at least one of the two choices must be a tensor");
+  const DType dtype = (a.tensor() ? a : b).tensor()->impl("where").dtype;
+  return choose(cond, a.beside("where", dtype), b.beside("where", dtype), a.caller);
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Operand& value) {
+  const Tensor fill = value.beside("masked_fill", x.impl("masked_fill").dtype);
+  detail::require_dtype("masked_fill", mask, boolean);
+  if (fill.numel() != 1) detail::raise<ShapeError>("masked_fill: the value has {} elements: shape {}", fill.numel(), fill.shape());
+  if (!detail::broadcasts_to(mask.shape(), x.shape()))
+    detail::raise<ShapeError>("masked_fill: the mask {} does not broadcast to {}", mask.shape(), x.shape());
+  return record({"masked_fill", value.caller}, select_forward("masked_fill", mask, reshape(fill.detach(), {}), x), x, mask, fill,
+                [mask = saved(mask)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+                  return {masked_fill(dy, mask.get(), 0), Tensor(), ctx.needs(2) ? where(mask.get(), dy, 0) : Tensor()};
+                });
+}
+
+// dx = dy where low <= x <= high
+Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> high, Caller caller) {
+  detail::require_float("clamp", x);
+  if (low && high && !(*low <= *high)) detail::raise<Error>("clamp: low {} is not <= high {}", *low, *high);
+  using kernels::Binary;
+  Tensor y = x.detach();
+  if (low) y = detail::binary_forward("clamp", Binary::maximum, y, Operand(*low).beside("clamp", x.dtype()));
+  if (high) y = detail::binary_forward("clamp", Binary::minimum, y, Operand(*high).beside("clamp", x.dtype()));
+  return record({"clamp", caller}, y, x, [x = saved(x), low, high](const BackwardContext&, const Tensor& dy) -> Grads {
+    const Tensor value = x.get();
+    Tensor inside = ones({}, boolean);
+    if (low) inside = inside & ge(value, *low);
+    if (high) inside = inside & le(value, *high);
+    return {where(inside, dy, 0)};
+  });
+}
+
+Tensor tril(const Tensor& x, Index diagonal, Caller caller) {
+  require_matrix("tril", x);
+  return triangle("tril", x, lower_triangle(x.size(-2), x.size(-1), diagonal), caller);
+}
+
+Tensor triu(const Tensor& x, Index diagonal, Caller caller) {
+  require_matrix("triu", x);
+  const NoGrad off;
+  Tensor keep = !lower_triangle(x.size(-2), x.size(-1), diagonal - 1);
+  return triangle("triu", x, keep, caller);
+}
+
+}  // namespace heed

@@ -1,0 +1,36 @@
+#pragma once
+
+// The computing half of elementwise ops: checks, output, kernel; nothing is recorded here. Private to autograd/ops/.
+
+#include "../../tensor/kernels/elementwise.h"
+#include "../../tensor/raise.h"
+#include "../op.h"
+#include "../ops.h"
+
+namespace heed::detail {
+
+inline void require_same_dtype(const char* op, const Tensor& a, const Tensor& b) {
+  if (a.impl(op).dtype != b.impl(op).dtype) raise<DTypeError>("{}: dtypes differ: {} and {}", op, a.dtype(), b.dtype());
+}
+inline void require_float(const char* op, const Tensor& x) {
+  if (!is_float(x.impl(op).dtype)) raise<DTypeError>("{}: wants f32 or f64, not {}", op, x.dtype());
+}
+inline void require_dtype(const char* op, const Tensor& x, DType dtype) {
+  if (x.impl(op).dtype != dtype) raise<DTypeError>("{}: wants {}, not {}", op, dtype, x.dtype());
+}
+
+/// The tensor as a kernel operand over a shape that it broadcasts to.
+template <class T>
+kernels::Strided<T> over(const Tensor& t, const Dims& shape) {
+  if (t.shape() == shape) return {t.data<T>(), t.strides()};
+  return {t.data<T>(), expand("broadcast", t.ref()->layout, shape).strides};
+}
+
+inline Dims common_shape(const char* op, const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() ? a.shape() : broadcast_shapes(op, a.shape(), b.shape());
+}
+
+Tensor unary_forward(const char* op, kernels::Unary, const Tensor& x);
+Tensor binary_forward(const char* op, kernels::Binary, const Tensor& a, const Tensor& b);
+
+}  // namespace heed::detail

@@ -1,0 +1,72 @@
+#include "../../tensor/kernels/layer_norm.h"
+
+#include "forward.h"
+
+namespace heed {
+namespace {
+
+/// The same function composed from ops: for derivatives of derivatives, and what tests hold the kernel against.
+Tensor composed(const Tensor& x, const Dims& dims, const Tensor& weight, const Tensor& bias, double eps) {
+  const Tensor centered = x - mean(x, dims, true);
+  Tensor y = centered * rsqrt(mean(square(centered), dims, true) + eps);
+  if (weight.defined()) y = y * weight;
+  return bias.defined() ? y + bias : y;
+}
+
+void check_affine(const char* what, const Tensor& t, const Tensor& x, const Dims& normalized_shape) {
+  if (!t.defined()) return;
+  detail::require_same_dtype("layer_norm", x, t);
+  if (t.shape() != normalized_shape)
+    detail::raise<ShapeError>("layer_norm: the {} {} is not of normalized_shape {}", what, t.shape(), normalized_shape);
+}
+
+template <class T>
+T* data_or_null(Tensor& t) {
+  return t.defined() ? t.mutable_data<T>() : nullptr;
+}
+
+}  // namespace
+
+// With xh = (x - mean) rstd and g = dy weight: dx = rstd (g - mean g - xh mean(g xh)), dweight = sum dy xh, dbias = sum dy
+Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight, const Tensor& bias, double eps, Caller caller) {
+  detail::require_float("layer_norm", x);
+  const std::size_t rank = normalized_shape.size(), shift = x.shape().size() - rank;
+  if (rank == 0 || rank > x.shape().size() || !std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().begin() + shift))
+    detail::raise<ShapeError>("layer_norm: {} does not end in normalized_shape {}", x.shape(), normalized_shape);
+  check_affine("weight", weight, x, normalized_shape);
+  check_affine("bias", bias, x, normalized_shape);
+
+  const Index columns = detail::numel(normalized_shape), rows = columns == 0 ? 0 : x.numel() / columns;
+  const Tensor in = detail::contiguous_data(x);
+  const Tensor gain = weight.defined() ? detail::contiguous_data(weight) : Tensor(),
+               shift_by = bias.defined() ? detail::contiguous_data(bias) : Tensor();
+  Tensor y = detail::make_empty(x.shape(), x.dtype()), mean = detail::make_empty({rows}, x.dtype()), rstd = detail::make_empty({rows}, x.dtype());
+  detail::dispatch_float(x.dtype(), [&]<class T>() {
+    kernels::layer_norm<T>(y.mutable_data<T>(), mean.mutable_data<T>(), rstd.mutable_data<T>(), in.data<T>(),
+                           gain.defined() ? gain.data<T>() : nullptr, shift_by.defined() ? shift_by.data<T>() : nullptr, eps, rows, columns);
+  });
+  Dims dims;
+  for (std::size_t i = 0; i < rank; ++i) dims.push_back(static_cast<Index>(shift + i));
+  return record(
+      {"layer_norm", caller}, std::move(y), x, weight, bias,
+      [x = saved(x), weight = saved(weight), bias = saved(bias), mean = saved(mean), rstd = saved(rstd), dims, normalized_shape, rows, columns, eps](
+          const BackwardContext& ctx, const Tensor& dy) -> Grads {
+        const Tensor value = x.get(), scale = weight.get(), offset = bias.get();
+        if (ctx.creates_graph())
+          return detail::differentiate_twin(ctx, {value, scale, offset}, dy,
+                                            [&](const std::vector<Tensor>& slots) { return composed(slots[0], dims, slots[1], slots[2], eps); });
+        const Tensor from = detail::contiguous_data(value), up = detail::contiguous_data(dy);
+        const Tensor factor = scale.defined() ? detail::contiguous_data(scale) : Tensor();
+        Tensor dx, dweight, dbias;
+        if (ctx.needs(0)) dx = detail::make_empty(value.shape(), value.dtype());
+        if (ctx.needs(1)) dweight = detail::make_empty(normalized_shape, value.dtype());
+        if (ctx.needs(2)) dbias = detail::make_empty(normalized_shape, value.dtype());
+        detail::dispatch_float(value.dtype(), [&]<class T>() {
+          kernels::layer_norm_backward<T>(data_or_null<T>(dx), data_or_null<T>(dweight), data_or_null<T>(dbias), up.data<T>(), from.data<T>(),
+                                          mean.get().data<T>(), rstd.get().data<T>(), factor.defined() ? factor.data<T>() : nullptr, rows, columns);
+        });
+        return {dx, dweight, dbias};
+      });
+}
+
+}  // namespace heed

@@ -1,0 +1,171 @@
+#include "../../tensor/kernels/reduce.h"
+
+#include <cmath>
+#include <limits>
+
+#include "forward.h"
+
+namespace heed {
+namespace {
+
+using kernels::Axes;
+
+/// The dims of x that stay and those that go.
+struct Split {
+  Axes kept, reduced;
+  Split(const Tensor& x, const Dims& dims) {
+    for (std::size_t i = 0; i < x.shape().size(); ++i) {
+      Axes& axes = dims.contains(static_cast<Index>(i)) ? reduced : kept;
+      axes.shape.push_back(x.shape()[i]), axes.strides.push_back(x.strides()[i]);
+    }
+  }
+};
+
+/// A reduced tensor with its size-1 dims back, so that it broadcasts against the input again.
+Tensor with_dims(const Tensor& y, const Dims& x_shape, const Dims& dims) { return reshape(y, detail::reduced_shape(x_shape, dims, true)); }
+
+Index count(const Dims& shape, const Dims& dims) {
+  Index n = 1;
+  for (Index d : dims) n *= shape[static_cast<std::size_t>(d)];
+  return n;
+}
+
+void require_number(const char* op, const Tensor& x) {
+  if (x.impl(op).dtype == DType::boolean) detail::raise<DTypeError>("{}: does not take boolean", op);
+}
+
+/// x with the reduced dims flattened into one at the end.
+Tensor reduced_last(const Tensor& x, const Dims& dims) {
+  Dims order, shape;
+  for (std::size_t i = 0; i < x.shape().size(); ++i)
+    if (!dims.contains(static_cast<Index>(i))) order.push_back(static_cast<Index>(i)), shape.push_back(x.shape()[i]);
+  for (Index d : dims) order.push_back(d);
+  shape.push_back(count(x.shape(), dims));
+  return reshape(permute(x, order), shape);
+}
+
+Tensor position_forward(const char* op, bool largest, const Tensor& x, const Dims& dims) {
+  require_number(op, x);
+  if (count(x.shape(), dims) == 0 && detail::numel(detail::reduced_shape(x.shape(), dims, false)) != 0)
+    detail::raise<ShapeError>("{}: over no elements: shape {}, dims {}", op, x.shape(), dims);
+  // 0-d and other empty lists of dims reduce over one element.
+  Tensor out = detail::make_empty(detail::reduced_shape(x.shape(), dims, false), i64);
+  if (out.numel() == 0) return out;
+  const Split split(x, dims);
+  detail::dispatch(x.dtype(), [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>)
+      (largest ? kernels::argmax<T> : kernels::argmin<T>)(out.mutable_data<Index>(), x.data<T>(), split.kept, split.reduced);
+  });
+  return out;
+}
+
+/// The extreme element and, for the gradient, where it stood: y = x[..., position].
+Tensor extreme(const char* op, bool largest, const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
+  require_number(op, x);
+  const Dims wrapped = detail::wrap_dims(op, dims, x.shape());
+  const Dims shape = detail::reduced_shape(x.shape(), wrapped, keepdim);
+  const Tensor position = unsqueeze(position_forward(op, largest, x, wrapped), -1);
+  if (position.numel() == 0)
+    return record({op, caller}, detail::make_empty(shape, x.dtype()), x,
+                  [in = x.shape()](const BackwardContext&, const Tensor& dy) -> Grads { return {zeros(in, dy.dtype())}; });
+  return reshape(gather(reduced_last(x, wrapped), -1, position, caller), shape, caller);
+}
+
+}  // namespace
+
+// dx = dy, repeated
+Tensor sum(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
+  require_number("sum", x);
+  const Dims wrapped = detail::wrap_dims("sum", dims, x.shape());
+  Tensor y = detail::make_empty(detail::reduced_shape(x.shape(), wrapped, keepdim), x.dtype());
+  const Split split(x, wrapped);
+  if (x.dtype() == i64)
+    kernels::sum(y.mutable_data<Index>(), x.data<Index>(), split.kept, split.reduced);
+  else
+    detail::dispatch_float(x.dtype(), [&]<class T>() { kernels::sum<T>(y.mutable_data<T>(), x.data<T>(), split.kept, split.reduced); });
+  return record({"sum", caller}, std::move(y), x, [shape = x.shape(), wrapped](const BackwardContext&, const Tensor& dy) -> Grads {
+    return {expand(with_dims(dy, shape, wrapped), shape)};
+  });
+}
+
+Tensor mean(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
+  detail::require_float("mean", x);
+  const Index n = count(x.shape(), detail::wrap_dims("mean", dims, x.shape()));
+  return sum(x, dims, keepdim, caller) * Operand(n == 0 ? std::numeric_limits<double>::quiet_NaN() : 1.0 / static_cast<double>(n), caller);
+}
+
+Tensor max(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) { return extreme("max", true, x, dims, keepdim, caller); }
+Tensor min(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) { return extreme("min", false, x, dims, keepdim, caller); }
+
+Tensor var(const Tensor& x, const Dims& dims, double correction, bool keepdim, Caller caller) {
+  detail::require_float("var", x);
+  const Dims wrapped = detail::wrap_dims("var", dims, x.shape());
+  const double divisor = std::max(static_cast<double>(count(x.shape(), wrapped)) - correction, 0.0);
+  const Tensor centered = x - Operand(mean(x, dims, true, caller), caller);
+  return sum(square(centered, caller), dims, keepdim, caller) / Operand(divisor, caller);
+}
+
+// dx = exp(x - y) dy
+Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
+  detail::require_float("logsumexp", x);
+  const Dims wrapped = detail::wrap_dims("logsumexp", dims, x.shape());
+  Tensor y;
+  {
+    const NoGrad off;
+    const double none = -std::numeric_limits<double>::infinity();
+    if (count(x.shape(), wrapped) == 0) {
+      y = full(detail::reduced_shape(x.shape(), wrapped, true), none, x.dtype());
+    } else {
+      const Tensor largest = max(x, dims, true);
+      const Tensor finite = where(isfinite(largest), largest, 0);  // infinities minus themselves are not wanted
+      y = log(sum(exp(x - finite), dims, true)) + finite;
+    }
+    y = reshape(y, detail::reduced_shape(x.shape(), wrapped, keepdim));
+  }
+  return record({"logsumexp", caller}, y, x, [x = saved(x), y = saved(y), wrapped](const BackwardContext&, const Tensor& dy) -> Grads {
+    const Tensor in = x.get(), out = with_dims(y.get(), in.shape(), wrapped);
+    // Where all were -inf nothing moves the result.
+    return {with_dims(dy, in.shape(), wrapped) * exp(in - where(eq(out, -std::numeric_limits<double>::infinity()), 0, out))};
+  });
+}
+
+// dx = x / y dy, 0 where y is 0
+Tensor norm(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
+  detail::require_float("norm", x);
+  const Dims wrapped = detail::wrap_dims("norm", dims, x.shape());
+  Tensor y;
+  {
+    const NoGrad off;
+    if (count(x.shape(), wrapped) == 0) {
+      y = zeros(detail::reduced_shape(x.shape(), wrapped, keepdim), x.dtype());
+    } else {
+      // Scaled by the largest element, so that squares neither overflow nor vanish.
+      const Tensor largest = max(abs(x), dims, true);
+      const Tensor scale = where(gt(largest, 0) & isfinite(largest), largest, 1);
+      y = reshape(sqrt(sum(square(x / scale), dims, true)) * scale, detail::reduced_shape(x.shape(), wrapped, keepdim));
+    }
+  }
+  return record({"norm", caller}, y, x, [x = saved(x), y = saved(y), wrapped](const BackwardContext&, const Tensor& dy) -> Grads {
+    const Tensor in = x.get(), out = with_dims(y.get(), in.shape(), wrapped);
+    return {with_dims(dy, in.shape(), wrapped) * (in / where(eq(out, 0), 1, out))};
+  });
+}
+
+Tensor argmax(const Tensor& x, std::optional<Index> dim, bool keepdim, Caller caller) {
+  const Dims dims = detail::wrap_dims("argmax", dim ? Dims(*dim) : Dims(), x.impl("argmax").layout.shape);
+  Tensor y = position_forward("argmax", true, x, dims);
+  if (keepdim) y = y.detach(), y = detail::make_view(y, *detail::reshape(y.ref()->layout, detail::reduced_shape(x.shape(), dims, true)));
+  const NoGrad off;
+  return record({"argmax", caller}, y, x, [](const BackwardContext&, const Tensor&) -> Grads { return {Tensor()}; });
+}
+
+Tensor detail::sum_to(const Tensor& x, const Dims& shape, Caller caller) {
+  if (x.shape() == shape) return x;
+  const std::size_t shift = x.shape().size() - shape.size();
+  Dims dims;
+  for (std::size_t i = 0; i < x.shape().size(); ++i)
+    if (i < shift || (shape[i - shift] == 1 && x.shape()[i] != 1)) dims.push_back(static_cast<Index>(i));
+  return reshape(dims.empty() ? x : sum(x, dims, true, caller), shape, caller);
+}
+
+}  // namespace heed
