@@ -9,6 +9,10 @@ namespace heed {
 NoGrad::NoGrad() : before_(std::exchange(detail::thread_state.grad_enabled, false)) {}
 NoGrad::~NoGrad() { detail::thread_state.grad_enabled = before_; }
 
+Saved::Saved(const Saved& other) : tensor_(other.tensor_), version_(other.version_) {
+  if (detail::thread_state.saved_visitor && tensor_.defined()) (*detail::thread_state.saved_visitor)(tensor_);
+}
+
 Tensor Saved::get() const {
   if (!tensor_.defined()) return {};
   if (tensor_.ref()->storage->version() != version_) {

@@ -44,6 +44,10 @@ struct OpName {
 class Saved {
  public:
   explicit Saved(const Tensor& t) : tensor_(t), version_(t.defined() ? t.ref()->storage->version() : 0) {}
+  Saved(const Saved& other);
+  Saved(Saved&&) noexcept = default;
+  Saved& operator=(const Saved&) = default;
+  Saved& operator=(Saved&&) noexcept = default;
   /// The value, inside a backward that creates a graph with its history. GradError when it was written to since; undefined when saved so.
   Tensor get() const;
 
@@ -124,6 +128,8 @@ class Node : public GradData {
   std::unique_ptr<NodeExtras> extras;
 
   virtual Grads backward(const BackwardContext&, std::span<const Tensor> output_grads) = 0;
+  /// Calls `see` with every value that the lambda saved.
+  virtual void visit_saved(const std::function<void(const Tensor&)>& see) const = 0;
   /// Frees saved values; the node can then no longer run.
   virtual void release_saved() noexcept = 0;
   /// Destroys the node and frees its block.
@@ -149,6 +155,7 @@ class Leaf final : public Node {
   Tensor grad;
 
   Grads backward(const BackwardContext&, std::span<const Tensor>) override { return {}; }
+  void visit_saved(const std::function<void(const Tensor&)>&) const override {}
   void release_saved() noexcept override {}
   void destroy() noexcept override;
 
@@ -173,6 +180,7 @@ struct ThreadState {
   bool grad_enabled = true;
   RecordObserver* observer = nullptr;
   const Node* running = nullptr;  ///< the node whose backward is on the stack
+  const std::function<void(const Tensor&)>* saved_visitor = nullptr;  ///< sees every Saved that is copied
 };
 inline thread_local constinit ThreadState thread_state;
 void destroy_queued_nodes() noexcept;
@@ -217,6 +225,13 @@ class OpNode final : public Node {
       return lambda_(context, output_grads[0]);
     else
       return lambda_(context, output_grads);
+  }
+  // A lambda does not tell what it captured, but a copy of it copies every Saved.
+  void visit_saved(const std::function<void(const Tensor&)>& see) const override {
+    if (released) return;
+    thread_state.saved_visitor = &see;
+    { [[maybe_unused]] const F copy(lambda_); }
+    thread_state.saved_visitor = nullptr;
   }
   void release_saved() noexcept override {
     if (!released) lambda_.~F();
