@@ -15,7 +15,7 @@ struct Strided {
   Dims strides;
 };
 
-enum class Unary { neg, exp, log, log1p, sqrt, rsqrt, square, abs, sign, tanh, sigmoid, relu, silu, gelu_erf, gelu_tanh };
+enum class Unary { neg, exp, log, log1p, sqrt, rsqrt, square, abs, sign, tanh, sigmoid, erf, relu, silu, gelu_erf, gelu_tanh };
 /// Index: neg, abs, sign, square, relu.
 template <class T>
 void unary(Unary, T* out, Strided<T> x, const Dims& shape);

@@ -1,0 +1,231 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/tensor/kernels/elementwise_binary.cpp"
+#include "simd.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "elementwise.h"
+#include "gelu-inl.h"
+#include "math-inl.h"
+#include "parallel.h"
+#include "walk.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::kernels::HWY_NAMESPACE {
+namespace {
+
+/// out = f(a, b) over one row; a step of 0 repeats the first element.
+template <class T, class F>
+void map_row(T* out, const T* a, Index step_a, const T* b, Index step_b, Index n, F f) {
+  const hn::ScalableTag<T> d;
+  const Index lanes = static_cast<Index>(hn::Lanes(d));
+  // A repeated element becomes a vector in memory that is read again and again: one loop serves all cases.
+  HWY_ALIGN T wide_a[hn::MaxLanes(d)];
+  HWY_ALIGN T wide_b[hn::MaxLanes(d)];
+  if (step_a == 0) hn::Store(hn::Set(d, *a), d, wide_a), a = wide_a;
+  if (step_b == 0) hn::Store(hn::Set(d, *b), d, wide_b), b = wide_b;
+  Index i = 0;
+  for (; i + lanes <= n; i += lanes, a += step_a * lanes, b += step_b * lanes) hn::StoreU(f(d, hn::LoadU(d, a), hn::LoadU(d, b)), d, out + i);
+  if (i == n) return;
+  const auto rest = hn::FirstN(d, static_cast<std::size_t>(n - i));
+  hn::BlendedStore(f(d, hn::MaskedLoad(rest, d, a), hn::MaskedLoad(rest, d, b)), rest, d, out + i);
+}
+
+inline float pow_any(float x, float y) { return std::pow(x, y); }
+inline double pow_any(double x, double y) { return std::pow(x, y); }
+
+/// Positive bases and finite exponents as e^(y log x) in f64, where the error of the logarithm is far below an f32; the rest by the C library.
+void pow_row(float* out, const float* x, Index step_x, const float* y, Index step_y, Index n) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> half;
+  const Index lanes = static_cast<Index>(hn::Lanes(d));
+  HWY_ALIGN float base[hn::MaxLanes(d)];
+  HWY_ALIGN float exponent[hn::MaxLanes(d)];
+  HWY_ALIGN float result[hn::MaxLanes(d)];
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (Index i = 0; i < n; i += lanes) {
+    const Index count = std::min(lanes, n - i);
+    for (Index j = 0; j < lanes; ++j) {
+      base[j] = j < count ? x[(i + j) * step_x] : 1;
+      exponent[j] = j < count ? y[(i + j) * step_y] : 1;
+    }
+    const auto log_x = log(d, hn::PromoteTo(d, hn::Load(half, base)));
+    hn::Store(hn::DemoteTo(half, exp(d, hn::Mul(log_x, hn::PromoteTo(d, hn::Load(half, exponent))))), half, result);
+    for (Index j = 0; j < count; ++j) {
+      const bool ordinary = base[j] > 0 && base[j] < infinity && std::abs(exponent[j]) < infinity;
+      out[i + j] = ordinary ? result[j] : pow_any(base[j], exponent[j]);
+    }
+  }
+}
+
+void pow_row(double* out, const double* x, Index step_x, const double* y, Index step_y, Index n) {
+  for (Index i = 0; i < n; ++i) out[i] = pow_any(x[i * step_x], y[i * step_y]);
+}
+
+/// Exponents that people write as numbers.
+template <class T>
+void pow_by_number(T* out, const T* x, Index step_x, const T* y, Index n) {
+  const auto each = [&](auto f) HWY_ATTR { map_row(out, x, step_x, x, step_x, n, f); };
+  if (*y == 2) return each([](auto, auto v, auto) HWY_ATTR { return hn::Mul(v, v); });
+  if (*y == 1) return each([](auto, auto v, auto) HWY_ATTR { return v; });
+  if (*y == 3) return each([](auto, auto v, auto) HWY_ATTR { return hn::Mul(hn::Mul(v, v), v); });
+  if (*y == -1) return each([](auto d, auto v, auto) HWY_ATTR { return hn::Div(hn::Set(d, T{1}), v); });
+  if (*y == 0) return each([](auto d, auto, auto) HWY_ATTR { return hn::Set(d, T{1}); });
+  if (*y == static_cast<T>(0.5))
+    return each([](auto d, auto v, auto) HWY_ATTR {
+      // Unlike the root, the power of -0 is 0 and that of -inf is inf.
+      const auto infinity = hn::Set(d, std::numeric_limits<T>::infinity());
+      return hn::IfThenElse(hn::Eq(v, hn::Neg(infinity)), infinity, hn::Sqrt(hn::Add(v, hn::Zero(d))));
+    });
+  pow_row(out, x, step_x, y, Index{0}, n);
+}
+
+template <class T>
+void binary_row(Binary op, T* out, const T* a, Index step_a, const T* b, Index step_b, Index n) {
+  const auto each = [&](auto f) HWY_ATTR { map_row(out, a, step_a, b, step_b, n, f); };
+  switch (op) {
+    case Binary::add: return each([](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); });
+    case Binary::sub: return each([](auto, auto x, auto y) HWY_ATTR { return hn::Sub(x, y); });
+    case Binary::mul: return each([](auto, auto x, auto y) HWY_ATTR { return hn::Mul(x, y); });
+    case Binary::div: return each([](auto, auto x, auto y) HWY_ATTR { return hn::Div(x, y); });
+    case Binary::pow:
+      if (step_b == 0) return pow_by_number(out, a, step_a, b, n);
+      return pow_row(out, a, step_a, b, step_b, n);
+    case Binary::maximum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::Ne(x, x)), x, y); });
+    case Binary::minimum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::Ne(x, x)), x, y); });
+    case Binary::silu_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(silu_derivative(d, x), g); });
+    case Binary::gelu_erf_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(gelu_erf_derivative(d, x), g); });
+    case Binary::gelu_tanh_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(gelu_tanh_derivative(d, x), g); });
+  }
+}
+
+/// Whole numbers wrap, so the arithmetic is unsigned.
+void binary_row(Binary op, Index* out, const Index* a, Index step_a, const Index* b, Index step_b, Index n) {
+  const auto each = [&](auto f) HWY_ATTR {
+    for (Index i = 0; i < n; ++i)
+      out[i] = static_cast<Index>(f(static_cast<std::uint64_t>(a[i * step_a]), static_cast<std::uint64_t>(b[i * step_b])));
+  };
+  switch (op) {
+    case Binary::add: return each([](std::uint64_t x, std::uint64_t y) HWY_ATTR { return x + y; });
+    case Binary::sub: return each([](std::uint64_t x, std::uint64_t y) HWY_ATTR { return x - y; });
+    case Binary::mul: return each([](std::uint64_t x, std::uint64_t y) HWY_ATTR { return x * y; });
+    case Binary::maximum:
+      return each([](std::uint64_t x, std::uint64_t y) HWY_ATTR { return static_cast<Index>(x) > static_cast<Index>(y) ? x : y; });
+    case Binary::minimum:
+      return each([](std::uint64_t x, std::uint64_t y) HWY_ATTR { return static_cast<Index>(x) < static_cast<Index>(y) ? x : y; });
+    default: return;
+  }
+}
+
+template <class T>
+void walk(Binary op, T* out, const T* a, const T* b, const Nest<2>& nest, Index begin, Index end) {
+  const Index step_a = nest.strides[0].back(), step_b = nest.strides[1].back();
+  Index at = begin;
+  for (Rows<2> rows(nest, begin, end); rows; at += rows.count(), rows.next())
+    binary_row(op, out + at, a + rows.offset(0), step_a, b + rows.offset(1), step_b, rows.count());
+}
+
+void row_f32(Binary op, float* out, const float* a, Index step_a, const float* b, Index step_b, Index n) {
+  binary_row(op, out, a, step_a, b, step_b, n);
+}
+void row_f64(Binary op, double* out, const double* a, Index step_a, const double* b, Index step_b, Index n) {
+  binary_row(op, out, a, step_a, b, step_b, n);
+}
+void row_i64(Binary op, Index* out, const Index* a, Index step_a, const Index* b, Index step_b, Index n) {
+  binary_row(op, out, a, step_a, b, step_b, n);
+}
+void nest_f32(Binary op, float* out, const float* a, const float* b, const Nest<2>& nest, Index begin, Index end) {
+  walk(op, out, a, b, nest, begin, end);
+}
+void nest_f64(Binary op, double* out, const double* a, const double* b, const Nest<2>& nest, Index begin, Index end) {
+  walk(op, out, a, b, nest, begin, end);
+}
+void nest_i64(Binary op, Index* out, const Index* a, const Index* b, const Nest<2>& nest, Index begin, Index end) {
+  walk(op, out, a, b, nest, begin, end);
+}
+
+}  // namespace
+}  // namespace heed::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::kernels {
+namespace {
+
+HWY_EXPORT(row_f32);
+HWY_EXPORT(row_f64);
+HWY_EXPORT(row_i64);
+HWY_EXPORT(nest_f32);
+HWY_EXPORT(nest_f64);
+HWY_EXPORT(nest_i64);
+
+/// The functions of one element type for this CPU.
+template <class T>
+struct Kernels {
+  void (*row)(Binary, T*, const T*, Index, const T*, Index, Index);
+  void (*nest)(Binary, T*, const T*, const T*, const Nest<2>&, Index, Index);
+};
+template <class T>
+Kernels<T> kernels_for() {
+  if constexpr (std::is_same_v<T, float>)
+    return {HWY_DYNAMIC_DISPATCH(row_f32), HWY_DYNAMIC_DISPATCH(nest_f32)};
+  else if constexpr (std::is_same_v<T, double>)
+    return {HWY_DYNAMIC_DISPATCH(row_f64), HWY_DYNAMIC_DISPATCH(nest_f64)};
+  else
+    return {HWY_DYNAMIC_DISPATCH(row_i64), HWY_DYNAMIC_DISPATCH(nest_i64)};
+}
+
+/// Elements that keep a thread busy for some ten microseconds.
+Index grain_of(Binary op) {
+  switch (op) {
+    case Binary::pow: return 2048;
+    case Binary::silu_backward:
+    case Binary::gelu_erf_backward:
+    case Binary::gelu_tanh_backward: return 8192;
+    default: return 32768;
+  }
+}
+
+/// The step of an operand that one loop over all elements can walk, or -1.
+Index flat_step(const Dims& strides, const Dims& shape) {
+  if (is_row_major(strides, shape)) return 1;
+  return is_one_element(strides, shape) ? 0 : -1;
+}
+
+}  // namespace
+
+template <class T>
+void binary(Binary op, T* out, Strided<T> a, Strided<T> b, const Dims& shape) {
+  const Index n = count_of(shape);
+  if (n == 0) return;
+  const Index step_a = flat_step(a.strides, shape), step_b = flat_step(b.strides, shape);
+  const Kernels<T> run = kernels_for<T>();
+  if (step_a >= 0 && step_b >= 0) {
+    parallel_for(n, grain_of(op), [=, x = a.data, y = b.data](Index begin, Index end) {
+      run.row(op, out + begin, x + begin * step_a, step_a, y + begin * step_b, step_b, end - begin);
+    });
+    return;
+  }
+  const Walkable<T> x(a, shape), y(b, shape);
+  const Nest<2> nest(shape, *x, *y);
+  parallel_for(n, grain_of(op), [&](Index begin, Index end) { run.nest(op, out, (*x).data, (*y).data, nest, begin, end); });
+}
+
+template void binary(Binary, float*, Strided<float>, Strided<float>, const Dims&);
+template void binary(Binary, double*, Strided<double>, Strided<double>, const Dims&);
+template void binary(Binary, Index*, Strided<Index>, Strided<Index>, const Dims&);
+
+template <class T>
+void accumulate(T* acc, Strided<T> x, const Dims& shape) {
+  binary(Binary::add, acc, {acc, detail::row_major_strides(shape)}, x, shape);
+}
+
+template void accumulate(float*, Strided<float>, const Dims&);
+template void accumulate(double*, Strided<double>, const Dims&);
+template void accumulate(Index*, Strided<Index>, const Dims&);
+
+}  // namespace heed::kernels
+#endif
