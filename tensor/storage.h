@@ -83,6 +83,8 @@ class alignas(64) Storage {
   std::size_t bytes() const { return bytes_; }
   std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+  /// For storage that takes the place of another in the same tensor: what was saved of the other counts as written to.
+  void continue_versions(const Storage& before) { version_.store(before.version() + 1, std::memory_order_relaxed); }
 
   std::atomic<std::uint32_t> refs{1};
   void dispose() noexcept {
