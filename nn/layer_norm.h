@@ -1,0 +1,22 @@
+#pragma once
+
+#include "module.h"
+
+namespace heed::nn {
+
+/// (x - mean) / sqrt(var + eps) * weight + bias over the trailing dims, usually one; var without Bessel's correction. Ba, Kiros and Hinton, 2016.
+/// Starts with weight 1 and bias 0. ShapeError for an x that does not end in these dims.
+class LayerNorm {
+ public:
+  /// Error for an eps that is negative or not finite.
+  LayerNorm(const Dims& normalized_shape, double eps = 1e-5);
+
+  Tensor operator()(const Tensor& x, Caller = Caller::here()) const;
+
+  void visit(Visitor& v) { v("weight", weight), v("bias", bias); }
+
+  Tensor weight, bias;
+  double eps;
+};
+
+}  // namespace heed::nn

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <concepts>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "module.h"
+
+namespace heed::nn {
+
+/// Layers and plain functions one after the other, each with what the one before it returned:
+///
+///   nn::Sequential mlp(nn::Linear(4, 16), relu, nn::Linear(16, 1));   // "0.weight", "0.bias", "2.weight", "2.bias"
+///
+/// All are numbered, functions too, as PyTorch numbers its layers.
+template <class... Layers>
+class Sequential {
+ public:
+  explicit Sequential(Layers... parts) : layers(std::move(parts)...) {}
+
+  auto operator()(const Tensor& x, Caller caller = Caller::here()) const { return run<0>(x, caller); }
+
+  void visit(Visitor& v) { visit_from<0>(v); }
+
+  std::tuple<Layers...> layers;
+
+ private:
+  template <std::size_t i, class X>
+  auto run(const X& x, Caller caller) const {
+    if constexpr (i == sizeof...(Layers)) {
+      return x;
+    } else {
+      const auto& layer = std::get<i>(layers);
+      if constexpr (std::invocable<decltype(layer), const X&, Caller>)
+        return run<i + 1>(layer(x, caller), caller);
+      else
+        return run<i + 1>(layer(x), caller);
+    }
+  }
+
+  template <std::size_t i>
+  void visit_from(Visitor& v) {
+    if constexpr (i < sizeof...(Layers)) {
+      auto& layer = std::get<i>(layers);
+      if constexpr (Module<std::remove_reference_t<decltype(layer)>>) v(std::to_string(i), layer);
+      visit_from<i + 1>(v);
+    }
+  }
+};
+
+}  // namespace heed::nn
