@@ -1,0 +1,27 @@
+#pragma once
+
+// Everything: what programs include, as <heed/heed.h>. Formatters for fmt and matchers for GoogleTest are in <heed/fmt.h> and <heed/gtest.h>.
+
+#include "autograd/attention.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/gradcheck.h"
+#include "autograd/graph.h"
+#include "autograd/mask.h"
+#include "autograd/ops.h"
+#include "nn/dropout.h"
+#include "nn/embedding.h"
+#include "nn/heat_map.h"
+#include "nn/layer_norm.h"
+#include "nn/linear.h"
+#include "nn/module.h"
+#include "nn/optim.h"
+#include "nn/self_attention.h"
+#include "nn/sequential.h"
+#include "tensor/build_info.h"
+#include "tensor/factory.h"
+#include "tensor/io/npy.h"
+#include "tensor/io/safetensors.h"
+#include "tensor/parallel.h"
+#include "tensor/random.h"
+#include "tensor/tensor.h"
