@@ -33,12 +33,15 @@ Tensor product_forward(const char* op, const Tensor& a, const Tensor& b) {
   if (y.numel() == 0) return y;
 
   // One matrix on the right of many rows: a single tall product.
-  const auto flat_rows = b.dim() == 2 ? detail::reshape(a.ref()->layout, {a.numel() / std::max<Index>(k, 1), k}) : std::nullopt;
-  detail::dispatch_float(a.dtype(), [&]<class T>() {
-    if (k > 0 && flat_rows) {
-      kernels::gemm<T>(flat_rows->shape[0], n, k, {a.data<T>(), flat_rows->strides[0], flat_rows->strides[1]}, matrix<T>(b), y.mutable_data<T>(), n);
-      return;
+  if (b.dim() == 2 && k > 0) {
+    if (const auto rows = detail::reshape(a.ref()->layout, {a.numel() / k, k})) {
+      detail::dispatch_float(a.dtype(), [&]<class T>() {
+        kernels::gemm<T>(a.numel() / k, n, k, {a.data<T>(), rows->strides[0], rows->strides[1]}, matrix<T>(b), y.mutable_data<T>(), n);
+      });
+      return y;
     }
+  }
+  detail::dispatch_float(a.dtype(), [&]<class T>() {
     const auto spread = [&](const Tensor& t) {
       Dims to = batch;
       to.push_back(t.size(-2)), to.push_back(t.size(-1));
