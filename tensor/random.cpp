@@ -35,14 +35,13 @@ std::array<std::uint64_t, 2> words_of(std::uint64_t seed, std::uint64_t block) {
 template <class F>
 void for_words(std::uint64_t seed, std::uint64_t position, Index n, F&& use) {
   Index i = 0;
-  if (n > 0 && position % 2 == 1) use(i++, words_of(seed, position / 2)[1]);
-  std::uint64_t block = (position + static_cast<std::uint64_t>(i)) / 2;
-  for (; i + 1 < n; i += 2, ++block) {
-    const auto words = words_of(seed, block);
+  if (n > 0 && position % 2 == 1) use(i++, words_of(seed, position++ / 2)[1]);
+  for (; i + 1 < n; i += 2, position += 2) {
+    const auto words = words_of(seed, position / 2);
     use(i, words[0]);
     use(i + 1, words[1]);
   }
-  if (i < n) use(i, words_of(seed, block)[0]);
+  if (i < n) use(i, words_of(seed, position / 2)[0]);
 }
 
 double to_uniform(std::uint64_t word) { return static_cast<double>(word >> 11) * 0x1p-53; }

@@ -171,8 +171,8 @@ void check_ranges(const Source& in, Contents& contents) {
     const std::uint64_t begin = (*entry.range)[0], end = (*entry.range)[1];
     if (begin > end) raise<IoError>("{}: tensor {}: data_offsets go backwards: [{}, {}]", in.where(), in_quotes(name), begin, end);
     if (begin != at)
-      raise<IoError>("{}: tensor {}: a {} before its data: they begin at {}, expected at {}", in.where(), in_quotes(name),
-                     begin > at ? "hole" : "overlap", begin, at);
+      raise<IoError>("{}: tensor {}: {} before its data: they begin at {}, expected at {}", in.where(), in_quotes(name),
+                     begin > at ? "a hole" : "an overlap", begin, at);
     if (end > size) raise<IoError>("{}: tensor {}: data end at {}: the file holds {} bytes of data", in.where(), in_quotes(name), end, size);
     at = end;
     const auto element = element_of(*entry.dtype);
