@@ -64,6 +64,44 @@ void add_to_leaf(Leaf& leaf, Tensor g, bool creates_graph) {
   leaf.grad = ours ? std::move(g) : g.clone();
 }
 
+/// A gradient as the engine passes it on: of the input's dtype, and summed over the dims along which the input was broadcast.
+Tensor fitted(const Node& node, std::size_t input, Tensor gradient) {
+  const Edge& edge = node.edges[input];
+  const OutputInfo& want = edge.node->outputs[edge.slot];
+  if (gradient.dtype() != want.dtype)
+    raise<GradError>("{}: the backward made a {} gradient for input {}, which is {} (called at {}:{})", node.name, gradient.dtype(), input,
+                     want.dtype, node.caller.file, node.caller.line);
+  if (gradient.shape() == want.shape) return gradient;
+  if (!broadcasts_to(want.shape, gradient.shape()))
+    raise<GradError>("{}: the backward made a gradient of shape {} for input {} of shape {} (called at {}:{})", node.name, gradient.shape(), input,
+                     want.shape, node.caller.file, node.caller.line);
+  return sum_to(gradient, want.shape);
+}
+
+}  // namespace
+
+Grads checked_backward(Node& node, const BackwardContext& context, std::span<const Tensor> output_grads) {
+  struct Running {
+    const Node* outer;
+    explicit Running(const Node* node) : outer(std::exchange(thread_state.running, node)) {}
+    ~Running() { thread_state.running = outer; }
+  } const running(&node);
+  Grads made = node.backward(context, output_grads);
+  if (made.size() != node.edges.size())
+    raise<GradError>("{}: the backward made {} gradients for {} inputs (called at {}:{})", node.name, made.size(), node.edges.size(),
+                     node.caller.file, node.caller.line);
+  if (thread_state.observer) thread_state.observer->on_backward(node, made);
+  for (std::size_t i = 0; i < node.edges.size(); ++i) {
+    if (!context.needs(i))
+      made[i] = {};
+    else if (made[i].defined())
+      made[i] = fitted(node, i, std::move(made[i]));
+  }
+  return made;
+}
+
+namespace {
+
 class Pass {
  public:
   explicit Pass(bool retain_graph, bool create_graph) : retain_(retain_graph || create_graph), create_(create_graph) {}
@@ -88,7 +126,6 @@ class Pass {
     waiting.slot(to.slot).add(std::move(gradient), create_);
   }
   void step(Waiting&);
-  Tensor fitted(const Node&, std::size_t input, Tensor gradient) const;
 
   const bool retain_, create_;
   // Latest first: a node's consumers were all recorded after it.
@@ -103,38 +140,13 @@ class Pass {
 void Pass::stop_at(const std::vector<Tensor>& targets, const std::vector<Tensor>& roots) {
   limited_ = true;
   for (const Tensor& t : targets) captured_[{node_of(t), t.ref()->slot}];
-  std::unordered_set<const Node*> seen, is_target;
-  std::vector<const Node*> stack, order;
-  for (const Tensor& root : roots) stack.push_back(node_of(root));
-  while (!stack.empty()) {
-    const Node* node = stack.back();
-    stack.pop_back();
-    if (!seen.insert(node).second) continue;
-    order.push_back(node);
-    for (const Edge& e : node->edges)
-      if (e.node) stack.push_back(e.node.get());
-  }
-  std::sort(order.begin(), order.end(), [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
+  std::unordered_set<const Node*> is_target;
   for (const Tensor& t : targets) is_target.insert(node_of(t));
-  for (const Node* node : order) {
+  for (const Node* node : nodes_behind(roots)) {
     const bool leads = std::any_of(node->edges.begin(), node->edges.end(), [&](const Edge& e) { return e.node && leads_.count(e.node.get()); });
     if (leads || is_target.count(node)) leads_.emplace(node, leads);
   }
   wanted_ = [this](const Node& node) { return leads_.count(&node) > 0; };
-}
-
-/// The gradient as the engine passes it on: of the input's dtype, and summed over the dims along which the input was broadcast.
-Tensor Pass::fitted(const Node& node, std::size_t input, Tensor gradient) const {
-  const Edge& edge = node.edges[input];
-  const OutputInfo& want = edge.node->outputs[edge.slot];
-  if (gradient.dtype() != want.dtype)
-    raise<GradError>("{}: the backward made a {} gradient for input {}, which is {} (called at {}:{})", node.name, gradient.dtype(), input,
-                     want.dtype, node.caller.file, node.caller.line);
-  if (gradient.shape() == want.shape) return gradient;
-  if (!broadcasts_to(want.shape, gradient.shape()))
-    raise<GradError>("{}: the backward made a gradient of shape {} for input {} of shape {} (called at {}:{})", node.name, gradient.shape(), input,
-                     want.shape, node.caller.file, node.caller.line);
-  return sum_to(gradient, want.shape);
 }
 
 void Pass::step(Waiting& waiting) {
@@ -169,19 +181,10 @@ void Pass::step(Waiting& waiting) {
     raise<GradError>("backward: the graph of {} (called at {}:{}) was freed by an earlier backward; keep it with retain_graph", node.name,
                      node.caller.file, node.caller.line);
 
-  const Node* outer = std::exchange(thread_state.running, &node);
-  struct Restore {
-    const Node* outer;
-    ~Restore() { thread_state.running = outer; }
-  } restore{outer};
   const BackwardContext context(node, wanted_);
-  Grads made = node.backward(context, grads);
-  if (made.size() != node.edges.size())
-    raise<GradError>("{}: the backward made {} gradients for {} inputs (called at {}:{})", node.name, made.size(), node.edges.size(),
-                     node.caller.file, node.caller.line);
-  if (thread_state.observer) thread_state.observer->on_backward(node, made);
+  Grads made = checked_backward(node, context, grads);
   for (std::size_t i = 0; i < node.edges.size(); ++i)
-    if (made[i].defined() && context.needs(i)) deliver(node.edges[i], fitted(node, i, std::move(made[i])));
+    if (made[i].defined()) deliver(node.edges[i], std::move(made[i]));
   if (!retain_) node.release_saved();
 }
 

@@ -3,24 +3,21 @@
 #include <algorithm>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "../tensor/raise.h"
 #include "op.h"
 
 namespace heed {
-namespace {
 
-using detail::Edge;
-using detail::Node;
-
-/// All nodes that `t` depends on, oldest first.
-std::vector<const Node*> nodes_behind(const Tensor& t) {
-  std::set<const Node*> seen;
-  std::vector<const Node*> stack, order;
-  if (const Node* root = detail::node_of(t)) stack.push_back(root);
+std::vector<detail::Node*> detail::nodes_behind(const std::vector<Tensor>& tensors) {
+  std::unordered_set<const Node*> seen;
+  std::vector<Node*> stack, order;
+  for (const Tensor& t : tensors)
+    if (Node* root = node_of(t)) stack.push_back(root);
   while (!stack.empty()) {
-    const Node* node = stack.back();
+    Node* node = stack.back();
     stack.pop_back();
     if (!seen.insert(node).second) continue;
     order.push_back(node);
@@ -30,6 +27,11 @@ std::vector<const Node*> nodes_behind(const Tensor& t) {
   std::sort(order.begin(), order.end(), [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
   return order;
 }
+
+namespace {
+
+using detail::Edge;
+using detail::Node;
 
 /// Storages that nodes save; a leaf's own is there anyway.
 class SavedStorages {
@@ -68,13 +70,15 @@ std::string to_dot(const Tensor& t) {
   std::string out = "digraph heed {\n  rankdir=LR;\n  node [fontname=\"sans-serif\", fontsize=10];\n";
   std::unordered_map<const Node*, std::size_t> number;
   SavedStorages saved;
-  for (const Node* node : nodes_behind(t)) {
+  for (const Node* node : detail::nodes_behind({t})) {
     const std::size_t n = number.emplace(node, number.size()).first->second;
     std::string label = node->name;
     for (std::size_t i = 0; i < node->outputs.size(); ++i) {
       const std::string name = node->extras ? node->extras->names[i] : std::string();
-      if (node->is_leaf && !name.empty()) label = quoted(name);
-      else if (!name.empty()) label += " " + quoted(name);
+      if (node->is_leaf && !name.empty())
+        label = quoted(name);
+      else if (!name.empty())
+        label += " " + quoted(name);
       label += fmt::format("\\n{} {}", node->outputs[i].dtype, node->outputs[i].shape);
     }
     if (const std::size_t bytes = saved.add(*node)) label += fmt::format("\\nsaves {}", bytes_text(bytes));
@@ -88,7 +92,7 @@ std::string to_dot(const Tensor& t) {
 std::size_t saved_bytes(const Tensor& t) {
   SavedStorages saved;
   std::size_t bytes = 0;
-  for (const Node* node : nodes_behind(t)) bytes += saved.add(*node);
+  for (const Node* node : detail::nodes_behind({t})) bytes += saved.add(*node);
   return bytes;
 }
 

@@ -179,7 +179,7 @@ class RecordObserver {
 struct ThreadState {
   bool grad_enabled = true;
   RecordObserver* observer = nullptr;
-  const Node* running = nullptr;  ///< the node whose backward is on the stack
+  const Node* running = nullptr;                                      ///< the node whose backward is on the stack
   const std::function<void(const Tensor&)>* saved_visitor = nullptr;  ///< sees every Saved that is copied
 };
 inline thread_local constinit ThreadState thread_state;
@@ -308,6 +308,12 @@ std::vector<Tensor> record(OpName op, std::vector<Tensor> outputs, InputsAndLamb
 }
 
 namespace detail {
+
+/// One node's backward as the engine runs it: counted, checked for dtype and shape, and fitted to the inputs' shapes; undefined where none is wanted.
+Grads checked_backward(Node&, const BackwardContext&, std::span<const Tensor> output_grads);
+
+/// All nodes that the tensors depend on, oldest first.
+std::vector<Node*> nodes_behind(const std::vector<Tensor>&);
 
 /// The gradients of a fused op inside a backward that creates a graph: differentiates `twin`, the same function composed from ops, at `inputs`. Each
 /// input slot gets an alias of its own, so that a tensor standing in two slots gets each slot's gradient once.

@@ -1,0 +1,167 @@
+#include "text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <set>
+#include <stdexcept>
+
+#include "progress.h"
+
+using namespace heed;
+
+CharText::CharText(const std::string& bytes) {
+  const std::set<char> distinct(bytes.begin(), bytes.end());
+  alphabet.assign(distinct.begin(), distinct.end());
+  const std::size_t cut = bytes.size() / 10 * 9;
+  for (std::size_t i = 0; i < bytes.size(); ++i) (i < cut ? train : held_out).push_back(static_cast<Index>(alphabet.find(bytes[i])));
+}
+
+double unigram_bits(const CharText& text) {
+  std::vector<double> count(text.alphabet.size(), 1);
+  for (Index id : text.train) ++count[static_cast<std::size_t>(id)];
+  const double total = static_cast<double>(text.train.size() + text.alphabet.size());
+  double bits = 0;
+  for (Index id : text.held_out) bits -= std::log2(count[static_cast<std::size_t>(id)] / total);
+  return bits / static_cast<double>(text.held_out.size());
+}
+
+double bigram_bits(const CharText& text) {
+  const std::size_t n = text.alphabet.size();
+  std::vector<double> count(n * n, 1), total(n, static_cast<double>(n));
+  const auto at = [](Index id) { return static_cast<std::size_t>(id); };
+  for (std::size_t i = 1; i < text.train.size(); ++i) ++count[at(text.train[i - 1]) * n + at(text.train[i])], ++total[at(text.train[i - 1])];
+  double bits = 0;
+  Index before = text.train.back();
+  for (Index id : text.held_out) {
+    bits -= std::log2(count[at(before) * n + at(id)] / total[at(before)]);
+    before = id;
+  }
+  return bits / static_cast<double>(text.held_out.size());
+}
+
+CharModel::CharModel(Index alphabet, Index context, Index d_model)
+    : token_embedding(alphabet, d_model),
+      position_embedding(context, d_model),
+      norm(d_model),
+      attention(d_model, d_model),
+      hidden(2 * d_model, 4 * d_model),
+      read_out(4 * d_model, alphabet),
+      context_(context) {}
+
+Tensor CharModel::operator()(const Tensor& ids) const {
+  const Index T = ids.size(-1);
+  const Tensor x = token_embedding(ids) + position_embedding(arange(0, static_cast<double>(T), 1, i64));
+  const Tensor attended = attention(norm(x), {.mask = Mask::causal(), .need_weights = false}).output;
+  return read_out(gelu(hidden(cat({x, attended}, -1))));
+}
+
+namespace {
+
+std::string read_all(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  if (in.bad() || !in.is_open()) throw std::runtime_error(fmt::format("--text: cannot read {}", path));
+  return bytes;
+}
+
+struct Batch {
+  Tensor ids, targets;  // (B, T), (B * T)
+};
+Batch windows(const std::vector<Index>& text, const std::vector<std::size_t>& starts, Index T) {
+  std::vector<Index> ids, targets;
+  for (std::size_t s : starts) {
+    const auto begin = text.begin() + static_cast<std::ptrdiff_t>(s);
+    ids.insert(ids.end(), begin, begin + T);
+    targets.insert(targets.end(), begin + 1, begin + T + 1);
+  }
+  const Index B = static_cast<Index>(starts.size());
+  return {from_vector(ids, {B, T}), from_vector(targets, {B * T})};
+}
+
+Tensor loss_of(const CharModel& model, const Batch& batch) {
+  const Tensor logits = model(batch.ids);
+  return cross_entropy(reshape(logits, {-1, logits.size(-1)}), batch.targets);
+}
+
+/// Over the whole held-out part. Windows overlap by half, and only the second half of a window counts (in the first window all of it), so that every
+/// character but the first is predicted once, from at least half a context where there is one.
+double held_out_bits(const CharModel& model, const std::vector<Index>& text) {
+  const NoGrad off;
+  const Index T = model.context(), hop = std::max<Index>(T / 2, 1);
+  double nats = 0;
+  Index counted = 0;
+  for (Index start = 0; counted + 1 < static_cast<Index>(text.size()); start += hop) {
+    const Index length = std::min(T, static_cast<Index>(text.size()) - 1 - start), fresh = start + length - counted;
+    const Batch batch = windows(text, {static_cast<std::size_t>(start)}, length);
+    const Tensor logits = reshape(model(batch.ids), {length, -1});
+    nats += cross_entropy(slice(logits, 0, length - fresh, length), slice(batch.targets, 0, length - fresh, length), {.reduction = Reduction::sum})
+                .item<double>();
+    counted += fresh;
+  }
+  return nats / static_cast<double>(counted) / std::log(2.0);
+}
+
+std::string sample(const CharModel& model, const CharText& text, std::size_t length, std::mt19937_64& random) {
+  const NoGrad off;
+  std::vector<Index> ids(text.train.begin(), text.train.begin() + model.context());
+  std::string out;
+  while (out.size() < length) {
+    const std::vector<Index> recent(ids.end() - model.context(), ids.end());
+    const Tensor logits = model(from_vector(recent, {1, model.context()}));
+    const std::vector<double> p = softmax(logits[0][-1] / 0.7, -1).to_vector<double>();
+    ids.push_back(std::discrete_distribution<Index>(p.begin(), p.end())(random));
+    out += text.alphabet[static_cast<std::size_t>(ids.back())];
+  }
+  return out;
+}
+
+}  // namespace
+
+int run_text(const Options& options) {
+  const Index T = options.length.value_or(64), C = options.d_model.value_or(64), B = options.batch.value_or(32), steps = options.steps.value_or(1500);
+  if (options.d_head && *options.d_head != C) {
+    fmt::print(stderr, "--d-head: the text model's head is as wide as the model: leave it out or give --d-model {}\n", *options.d_head);
+    return 2;
+  }
+  const CharText text(read_all(options.text));
+  if (static_cast<Index>(text.held_out.size()) < T + 1 || static_cast<Index>(text.train.size()) < T + 1)
+    throw std::runtime_error(fmt::format("--text: {} is too short: its tenth must hold more than --length {} characters", options.text, T));
+
+  std::mt19937_64 random(options.seed);
+  CharModel model(static_cast<Index>(text.alphabet.size()), T, C);
+  if (!options.load.empty()) nn::load(model, options.load);
+  const NamedTensors named = nn::named_parameters(model);
+  const std::vector<Tensor> params = nn::parameters(model);
+  const double unigram = unigram_bits(text), bigram = bigram_bits(text);
+  if (!options.quiet) {
+    fmt::print("{}: {} characters, {} distinct; the last tenth is held out.\n", options.text, text.train.size() + text.held_out.size(),
+               text.alphabet.size());
+    fmt::print("One causal attention head, context {}, d_model {}: {} parameters\n\n", T, C, nn::num_parameters(model));
+  }
+  double seconds = 0;
+  {
+    Optimizer optimizer = make_optimizer(options.optimizer, named, options.lr.value_or(options.optimizer == "sgd" ? 0.3 : 3e-3));
+    Progress progress(steps, B * T, options.quiet, options.csv, "bits/char");
+    std::uniform_int_distribution<std::size_t> start(0, text.train.size() - static_cast<std::size_t>(T) - 1);
+    for (Index step = 1; step <= steps; ++step) {
+      std::vector<std::size_t> starts;
+      for (Index b = 0; b < B; ++b) starts.push_back(start(random));
+      const Tensor loss = loss_of(model, windows(text.train, starts, T));
+      train_step(optimizer, params, loss);
+      progress.step(step, loss.item<double>(), loss.item<double>() / std::log(2.0));
+    }
+    seconds = progress.seconds();
+  }
+  if (!options.save.empty()) nn::save(model, options.save);
+
+  const double bits = held_out_bits(model, text.held_out);
+  fmt::print("\nBits per character on the held-out tenth: attention {:.3f}, bigram {:.3f}, unigram {:.3f} ({:.0f} s of training)\n", bits, bigram,
+             unigram, seconds);
+  if (!options.quiet) fmt::print("\nA sample:\n{}\n", sample(model, text, 300, random));
+  return 0;
+}
