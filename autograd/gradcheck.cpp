@@ -1,25 +1,26 @@
 #include "gradcheck.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 
 #include "../tensor/factory.h"
 #include "../tensor/raise.h"
 #include "backward.h"
+#include "blame.h"
 #include "grad_mode.h"
-#include "numeric_derivative.h"
+#include "gradcheck_report.h"
 #include "op.h"
 
 namespace heed::detail {
 namespace {
 
-const char* text(Verdict v) {
-  constexpr const char* texts[] = {"ok", "wrong", "kink", "nan"};
-  return texts[static_cast<int>(v)];
-}
+constexpr double automatic_seconds = 10;  // predicted, up to which every element is looked at
+constexpr std::size_t sample_cotangents = 2;
 
 void require_checkable(const NamedTensors& inputs, const GradcheckOptions& options) {
   for (const auto& [name, t] : inputs) {
@@ -66,189 +67,315 @@ void append(Values& all, const Tensor& t) {
   dispatch_float(t.dtype(), [&]<class T>() { std::copy_n(flat.data<T>(), flat.numel(), all.begin() + static_cast<std::ptrdiff_t>(at)); });
 }
 
+double epsilon_of(DType dtype) {
+  return dtype == f64 ? std::numeric_limits<double>::epsilon() : static_cast<double>(std::numeric_limits<float>::epsilon());
+}
+
 class Check {
  public:
   Check(const CheckedFunction& fn, const NamedTensors& inputs, const GradcheckOptions& options)
-      : fn_(fn), inputs_(inputs), options_(options), random_(options.seed) {}
+      : fn_(fn), inputs_(inputs), options_(options), random_(options.seed) {
+    for (const auto& [name, t] : inputs_) leaves_.push_back(t);
+  }
 
   GradcheckReport run() {
+    const auto begin = std::chrono::steady_clock::now();
     outputs_ = fn_();
-    epsilon_ = std::numeric_limits<double>::epsilon();
-    for (const auto& [name, t] : inputs_)
-      if (t.dtype() == f32) epsilon_ = static_cast<double>(std::numeric_limits<float>::epsilon());
+    epsilon_ = epsilon_of(f64);
+    for (const Tensor& t : leaves_) epsilon_ = std::max(epsilon_, epsilon_of(t.dtype()));
     for (const Tensor& t : outputs_) {
       if (!is_float(t.dtype())) raise<DTypeError>("gradcheck: an output is {}: only f64 (and f32) have derivatives", t.dtype());
-      if (t.dtype() == f32) epsilon_ = static_cast<double>(std::numeric_limits<float>::epsilon());
+      epsilon_ = std::max(epsilon_, epsilon_of(t.dtype()));
     }
-    evaluate_ = [this](Values& all) {
-      const NoGrad off;
-      all.clear();
-      for (const Tensor& t : fn_()) append(all, t);
-    };
-    evaluate_(base_);
+    evaluate(base_);
     Values again;
-    evaluate_(again);
+    evaluate(again);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / 3;
     if (again.size() != base_.size() || std::memcmp(again.data(), base_.data(), base_.size() * sizeof(double)) != 0)
       return refusal("the function is not deterministic: two calls with the same inputs gave different results (dropout in training?)");
     if (std::any_of(base_.begin(), base_.end(), [](double v) { return !std::isfinite(v); }))
       return refusal("the function itself gives NaN or infinity at these inputs");
-    analytic_jacobian();
-    for (std::size_t i = 0; i < inputs_.size(); ++i) compare(i);
-    return finish();
+
+    for (const auto& [name, t] : inputs_) parts_.inputs.push_back({name, t.numel()});
+    choose(seconds);
+    switch (mode_.kind()) {
+      case GradcheckMode::Kind::full: full(); break;
+      case GradcheckMode::Kind::directional: directional(); break;
+      default: sampled(mode_.count());
+    }
+    return conclude();
   }
 
  private:
   GradcheckReport refusal(const char* why) {
-    report_.ok = false;
     report_.message = fmt::format("gradcheck: FAILED: {}", why);
     return report_;
   }
 
-  /// A random factor away from 0 and from 1.
-  double factor() {
-    const double u = std::uniform_real_distribution<>(0.5, 2.0)(random_);
-    return std::bernoulli_distribution()(random_) ? u : -u;
+  void evaluate(Values& all) const {
+    const NoGrad off;
+    all.clear();
+    for (const Tensor& t : fn_()) append(all, t);
   }
 
-  /// jacobian_[i]: rows are outputs, columns the elements of input i. A row is one backward of one output element times a random factor, which is
-  /// divided out again: a backward that is right only for a gradient of one shows.
-  void analytic_jacobian() {
-    std::vector<Tensor> leaves;
-    for (const auto& [name, t] : inputs_) leaves.push_back(t);
-    for (const Tensor& leaf : leaves) jacobian_.emplace_back(base_.size() * static_cast<std::size_t>(leaf.numel()), 0.0);
-    std::size_t row = 0;
-    for (const Tensor& out : outputs_) {
-      if (!out.requires_grad()) {
-        row += static_cast<std::size_t>(out.numel());
+  // Modes
+
+  /// `seconds` is what one evaluation takes; a backward is counted as three.
+  void choose(double seconds) {
+    Index elements = 0;
+    for (const Tensor& t : leaves_) elements += t.numel();
+    const double calls = 4.0 * static_cast<double>(elements) + 3.0 * static_cast<double>(base_.size());
+    mode_ = options_.mode;
+    if (mode_.kind() == GradcheckMode::Kind::automatic)
+      mode_ = calls * seconds <= automatic_seconds ? GradcheckMode::full() : GradcheckMode::directional();
+    const std::string size = fmt::format("{} elements of {} inputs by {} output elements", elements, inputs_.size(), base_.size());
+    const char* chosen = options_.mode.kind() == GradcheckMode::Kind::automatic ? ", chosen" : "";
+    switch (mode_.kind()) {
+      case GradcheckMode::Kind::full: parts_.headline = fmt::format("{}, mode full{}", size, chosen); break;
+      case GradcheckMode::Kind::directional:
+        parts_.headline =
+            fmt::format("{}, mode directional({}){}; full was predicted to take {:.0f} s", size, mode_.count(), chosen, calls * seconds);
+        parts_.notes.push_back("Random directions only: an element that is wrong by far less than the typical one may pass.");
+        break;
+      default: parts_.headline = fmt::format("{}, mode sampled({}); full was predicted to take {:.2g} s", size, mode_.count(), calls * seconds);
+    }
+  }
+
+  /// Every output element's row of the Jacobian by one backward, every input element's column by differences.
+  void full() {
+    const std::vector<Values> jacobian = analytic_jacobian();
+    const Evaluate all = [this](Values& v) { evaluate(v); };
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      const std::size_t columns = static_cast<std::size_t>(leaves_[i].numel());
+      const double typical = typical_size(leaves_[i]);
+      NumericColumn column;
+      std::vector<Suspect> found;
+      for (Index element = 0; element < leaves_[i].numel(); ++element) {
+        ElementLine line(leaves_[i], element);
+        column.measure(line, all, base_, step_for(line.start(), typical, epsilon_), epsilon_);
+        Suspect worst{-1, element, 0, 0, {}};
+        for (std::size_t o = 0; o < base_.size(); ++o)
+          worst.consider(column, o, jacobian[i][o * columns + static_cast<std::size_t>(element)], epsilon_);
+        if (worst.ratio >= 0) found.push_back(worst);
+      }
+      parts_.inputs[i].looked_at = leaves_[i].numel();
+      settle(i, std::move(found), all, base_, [this](std::size_t o) { return output_text(o); });
+    }
+  }
+
+  /// Derivatives along random directions.
+  void directional() {
+    const auto cotangents = random_cotangents(static_cast<std::size_t>(mode_.count()));
+    const std::vector<std::vector<Values>> gradients = gradients_for(cotangents);
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      if (leaves_[i].numel() == 0) continue;
+      const double typical = typical_size(leaves_[i]);
+      bool failed = false;
+      Suspect worst{-1, 0, 0, 0, {}};
+      for (std::size_t c = 0; c < cotangents.size(); ++c) {
+        const Tensor direction = normal_like(leaves_[i]);
+        const Values u = direction.to_vector<double>();
+        const double analytic = std::inner_product(u.begin(), u.end(), gradients[c][i].begin(), 0.0);
+        const Evaluate one = projected({cotangents[c]});
+        Values base;
+        one(base);
+        DirectionLine line(leaves_[i], direction);
+        NumericColumn column;
+        column.measure(line, one, base, step_for(0, typical, epsilon_), epsilon_);
+        Suspect s{-1, 0, 0, 0, {}};
+        s.consider(column, 0, analytic, epsilon_);
+        if (s.ratio > 1) s.judgment = judge(line, one, base, step_for(0, typical, epsilon_), epsilon_, 0, analytic);
+        s.value = c;
+        failed |= s.judgment.verdict != Verdict::ok;
+        if (s.ratio > worst.ratio) worst = s;
+      }
+      parts_.inputs[i].looked_at = leaves_[i].numel();
+      if (!failed) {
+        report_.entries.push_back(make_entry(inputs_[i].first, {}, fmt::format("cotangent {}", worst.value), worst.analytic, worst.judgment));
         continue;
       }
+      ++parts_.inputs[i].wrong;
+      report_.entries.push_back(make_entry(inputs_[i].first, {}, fmt::format("cotangent {}", worst.value), worst.analytic, worst.judgment));
+      sample_input(i, 256, cotangents, gradients);
+    }
+  }
+
+  /// Random elements of each input.
+  void sampled(Index n) {
+    const auto cotangents = random_cotangents(sample_cotangents);
+    const std::vector<std::vector<Values>> gradients = gradients_for(cotangents);
+    for (std::size_t i = 0; i < leaves_.size(); ++i) parts_.inputs[i].looked_at = sample_input(i, n, cotangents, gradients);
+    for (const InputSummary& s : parts_.inputs)
+      if (s.looked_at < s.elements)
+        parts_.notes.push_back(fmt::format("{}: {} of {} elements were not checked", s.name, s.elements - s.looked_at, s.elements));
+  }
+
+  Index sample_input(std::size_t i, Index n, const std::vector<Values>& cotangents, const std::vector<std::vector<Values>>& gradients) {
+    std::vector<Index> elements(static_cast<std::size_t>(leaves_[i].numel())), chosen;
+    std::iota(elements.begin(), elements.end(), 0);
+    std::sample(elements.begin(), elements.end(), std::back_inserter(chosen), n, random_);
+    const Evaluate some = projected(cotangents);
+    Values base;
+    some(base);
+    const double typical = typical_size(leaves_[i]);
+    NumericColumn column;
+    std::vector<Suspect> found;
+    for (Index element : chosen) {
+      ElementLine line(leaves_[i], element);
+      column.measure(line, some, base, step_for(line.start(), typical, epsilon_), epsilon_);
+      Suspect worst{-1, element, 0, 0, {}};
+      for (std::size_t c = 0; c < cotangents.size(); ++c) worst.consider(column, c, gradients[c][i][static_cast<std::size_t>(element)], epsilon_);
+      found.push_back(worst);
+    }
+    settle(i, std::move(found), some, base, [](std::size_t c) { return fmt::format("cotangent {}", c); });
+    return static_cast<Index>(chosen.size());
+  }
+
+  // Comparing
+
+  /// The value of a column whose analytic derivative is furthest outside the numeric one's error.
+  struct Suspect {
+    double ratio;  // gap over tolerance
+    Index element;
+    std::size_t value;
+    double analytic;
+    Judgment judgment;
+
+    void consider(const NumericColumn& column, std::size_t v, double exact, double epsilon) {
+      const double numeric = column.derivative(v), error = column.error(v), gap = std::abs(exact - numeric);
+      const double tolerance = error + 4 * epsilon * std::abs(exact);
+      const double r = std::isnan(gap) ? std::numeric_limits<double>::infinity() : gap == 0 ? 0 : gap / tolerance;
+      if (r > ratio) ratio = r, value = v, analytic = exact, judgment = {r > 1 ? Verdict::wrong : Verdict::ok, numeric, error};
+    }
+  };
+
+  /// Second thoughts on what lies outside, worst first, and entries for the report.
+  template <class OutputText>
+  void settle(std::size_t i, std::vector<Suspect> found, const Evaluate& values, const Values& base, OutputText output_name) {
+    std::sort(found.begin(), found.end(), [](const Suspect& a, const Suspect& b) { return a.ratio > b.ratio; });
+    const double typical = typical_size(leaves_[i]);
+    std::size_t listed = 0;
+    const Suspect* best_right = nullptr;
+    for (Suspect& s : found) {
+      if (s.ratio > 1) {
+        ElementLine line(leaves_[i], s.element);
+        s.judgment = judge(line, values, base, step_for(line.start(), typical, epsilon_), epsilon_, s.value, s.analytic);
+      }
+      if (s.judgment.verdict == Verdict::ok) {
+        if (!best_right) best_right = &s;
+        if (s.ratio <= 1) break;
+        continue;
+      }
+      ++parts_.inputs[i].wrong;
+      if (listed++ < options_.max_entries)
+        report_.entries.push_back(make_entry(inputs_[i].first, unravel(s.element, leaves_[i].shape()), output_name(s.value), s.analytic, s.judgment));
+    }
+    if (best_right && parts_.inputs[i].wrong == 0)
+      report_.entries.push_back(make_entry(inputs_[i].first, unravel(best_right->element, leaves_[i].shape()), output_name(best_right->value),
+                                           best_right->analytic, best_right->judgment));
+  }
+
+  GradcheckReport conclude() {
+    finish(report_, parts_);
+    if (report_.ok) return report_;
+    if (outputs_.empty() || std::none_of(outputs_.begin(), outputs_.end(), [](const Tensor& t) { return t.requires_grad(); }))
+      report_.message += "\n  No output has a history: was it detached, or computed under NoGrad?";
+    if (options_.locate) report_.message += "\n  " + blame(fn_, inputs_, options_.seed);
+    return report_;
+  }
+
+  // Analytic side
+
+  /// Rows are output elements, columns the elements of input i. A row is one backward of one element times a random factor, which is divided out
+  /// again: a backward that is right only for a gradient of one shows.
+  std::vector<Values> analytic_jacobian() {
+    std::vector<Values> jacobian;
+    for (const Tensor& leaf : leaves_) jacobian.emplace_back(base_.size() * static_cast<std::size_t>(leaf.numel()), 0.0);
+    std::size_t row = 0;
+    Values flat;
+    for (const Tensor& out : outputs_) {
       for (Index j = 0; j < out.numel(); ++j, ++row) {
+        if (!out.requires_grad()) continue;
         Tensor seed = zeros(out.shape(), out.dtype());
-        const double scale = factor();
+        const double scale = std::uniform_real_distribution<>(0.5, 2.0)(random_) * (std::bernoulli_distribution()(random_) ? 1 : -1);
         dispatch_float(out.dtype(), [&]<class T>() { seed.mutable_data<T>()[j] = static_cast<T>(scale); });
-        const std::vector<Tensor> grads = grad({out}, leaves, {seed}, {.retain_graph = true, .allow_unused = true});
-        for (std::size_t i = 0; i < leaves.size(); ++i) {
+        const std::vector<Tensor> grads = grad({out}, leaves_, {seed}, {.retain_graph = true, .allow_unused = true});
+        for (std::size_t i = 0; i < leaves_.size(); ++i) {
           if (!grads[i].defined()) continue;
-          Values flat;
+          flat.clear();
           append(flat, grads[i]);
-          std::transform(flat.begin(), flat.end(), jacobian_[i].begin() + static_cast<std::ptrdiff_t>(row * flat.size()),
+          std::transform(flat.begin(), flat.end(), jacobian[i].begin() + static_cast<std::ptrdiff_t>(row * flat.size()),
                          [scale](double g) { return g / scale; });
         }
       }
     }
+    return jacobian;
   }
 
-  struct Suspect {
-    double ratio;  ///< error over tolerance
-    std::size_t output;
-    Index element;
-    double analytic, numeric, error;
-  };
+  std::vector<Values> random_cotangents(std::size_t count) {
+    std::vector<Values> all(count, Values(base_.size()));
+    for (Values& v : all)
+      for (double& x : v) x = std::normal_distribution<>()(random_);
+    return all;
+  }
 
-  void compare(std::size_t i) {
-    const Tensor& input = inputs_[i].second;
-    const std::size_t columns = static_cast<std::size_t>(input.numel());
-    double typical = 0;
-    for (double v : input.to_vector<double>()) typical += v * v;
-    typical = columns ? std::sqrt(typical / static_cast<double>(columns)) : 0;
-    std::vector<Suspect> worst;
-    NumericColumn column;
-    for (Index element = 0; element < input.numel(); ++element) {
-      Nudge nudge(input, element);
-      column.measure(nudge, evaluate_, base_, step_for(nudge.value(), typical, epsilon_), epsilon_);
-      Suspect s{-1, 0, element, 0, 0, 0};
-      for (std::size_t o = 0; o < base_.size(); ++o) {
-        const double analytic = jacobian_[i][o * columns + static_cast<std::size_t>(element)], numeric = column.derivative(o),
-                     error = column.error(o);
-        const double tolerance = error + 4 * epsilon_ * std::abs(analytic), gap = std::abs(analytic - numeric);
-        const double ratio = gap <= tolerance  ? (tolerance > 0 ? gap / tolerance : 0)
-                             : std::isnan(gap) ? std::numeric_limits<double>::infinity()
-                                               : std::max(gap / tolerance, 1.01);
-        if (ratio > s.ratio) s = {ratio, o, element, analytic, numeric, error};
+  /// For each cotangent and input, the gradient of their product with the outputs.
+  std::vector<std::vector<Values>> gradients_for(const std::vector<Values>& cotangents) {
+    std::vector<std::vector<Values>> all;
+    for (const Values& cotangent : cotangents) {
+      std::vector<Tensor> outputs, seeds;
+      auto at = cotangent.begin();
+      for (const Tensor& out : outputs_) {
+        const auto end = at + static_cast<std::ptrdiff_t>(out.numel());
+        if (out.requires_grad()) outputs.push_back(out), seeds.push_back(from_vector(std::vector<double>(at, end), out.shape()).to(out.dtype()));
+        at = end;
       }
-      checked_ += base_.size();
-      if (s.ratio >= 0) worst.push_back(s);
-    }
-    std::sort(worst.begin(), worst.end(), [](const Suspect& a, const Suspect& b) { return a.ratio > b.ratio; });
-    Summary& summary = summaries_.emplace_back(Summary{columns, 0, 0.0});
-    for (const Suspect& s : worst) {
-      Suspect final = s;
-      Verdict verdict = Verdict::ok;
-      if (s.ratio > 1) {
-        Nudge nudge(input, s.element);
-        verdict =
-            judge(nudge, evaluate_, base_, step_for(nudge.value(), typical, epsilon_), epsilon_, s.output, s.analytic, final.numeric, final.error);
-        if (std::isnan(s.analytic)) verdict = Verdict::nan;
+      std::vector<Tensor> grads(leaves_.size());
+      if (!outputs.empty()) grads = grad(outputs, leaves_, seeds, {.retain_graph = true, .allow_unused = true});
+      std::vector<Values>& row = all.emplace_back();
+      for (std::size_t i = 0; i < leaves_.size(); ++i) {
+        Values& g = row.emplace_back();
+        if (grads[i].defined())
+          append(g, grads[i]);
+        else
+          g.assign(static_cast<std::size_t>(leaves_[i].numel()), 0.0);
       }
-      summary.failed += verdict != Verdict::ok;
-      const std::size_t listed = verdict == Verdict::ok ? 1 : options_.max_entries;
-      if (summary.listed < listed) add_entry(i, final, verdict), ++summary.listed;
-      if (s.ratio <= 1) break;
     }
+    return all;
   }
 
-  void add_entry(std::size_t i, const Suspect& s, Verdict verdict) {
-    GradcheckEntry e;
-    e.name = inputs_[i].first;
-    e.index = unravel(s.element, inputs_[i].second.shape());
-    Index element = static_cast<Index>(s.output);
-    while (element >= outputs_[e.output].numel()) element -= outputs_[e.output++].numel();
-    e.output_index = unravel(element, outputs_[e.output].shape());
-    e.analytic = s.analytic, e.numeric = s.numeric, e.estimated_error = s.error;
-    e.abs_error = std::abs(s.analytic - s.numeric);
-    const double larger = std::max(std::abs(s.analytic), std::abs(s.numeric));
-    e.rel_error = larger > 0 ? e.abs_error / larger : e.abs_error;
-    e.verdict = text(verdict);
-    report_.entries.push_back(std::move(e));
+  /// The outputs' product with each cotangent.
+  Evaluate projected(std::vector<Values> cotangents) const {
+    return [this, cotangents = std::move(cotangents), outputs = Values()](Values& values) mutable {
+      evaluate(outputs);
+      values.clear();
+      for (const Values& c : cotangents) values.push_back(std::inner_product(outputs.begin(), outputs.end(), c.begin(), 0.0));
+    };
   }
 
-  GradcheckReport finish() {
-    std::size_t failed = 0;
-    for (const Summary& s : summaries_) failed += s.failed;
-    report_.ok = failed == 0;
-    std::stable_sort(report_.entries.begin(), report_.entries.end(),
-                     [](const auto& a, const auto& b) { return (a.verdict != "ok") > (b.verdict != "ok"); });
-    std::string& out = report_.message;
-    out = fmt::format("gradcheck: {}: {} derivatives of {} outputs by {} inputs\n", report_.ok ? "ok" : "FAILED", checked_, base_.size(),
-                      inputs_.size());
-    std::size_t width = 5;
-    for (const auto& [name, t] : inputs_) width = std::max(width, name.size());
-    out += fmt::format("  {:<{}}  {:>8}  {:>8}  {:<14} {:>15} {:>15} {:>9} {:>9}  {}\n", "input", width, "elements", "wrong", "worst at", "analytic",
-                       "numeric", "abs", "rel", "verdict");
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      bool first = true;
-      for (const GradcheckEntry& e : report_.entries) {
-        if (e.name != inputs_[i].first) continue;
-        const std::string counts = first ? fmt::format("{:>8}  {:>8}", summaries_[i].elements, summaries_[i].failed) : fmt::format("{:>18}", "");
-        out += fmt::format("  {:<{}}  {}  {:<14} {:>15.8g} {:>15.8g} {:>9.1e} {:>9.1e}  {}\n", first ? e.name : "", width, counts,
-                           fmt::format("{}", e.index), e.analytic, e.numeric, e.abs_error, e.rel_error, e.verdict);
-        first = false;
-      }
-      if (first) out += fmt::format("  {:<{}}  {:>8}  {:>8}  nothing to check\n", inputs_[i].first, width, summaries_[i].elements, 0);
-    }
-    out.pop_back();
-    if (!report_.ok && std::none_of(outputs_.begin(), outputs_.end(), [](const Tensor& t) { return t.requires_grad(); }))
-      out += "\n  No output has a history: was it detached, or computed under NoGrad?";
-    return report_;
+  Tensor normal_like(const Tensor& t) {
+    std::vector<double> values(static_cast<std::size_t>(t.numel()));
+    for (double& v : values) v = std::normal_distribution<>()(random_);
+    return from_vector(values, t.shape()).to(t.dtype());
   }
 
-  struct Summary {
-    std::size_t elements, failed;
-    double unused;
-    std::size_t listed = 0;
-  };
+  std::string output_text(std::size_t element) const {
+    std::size_t output = 0;
+    Index rest = static_cast<Index>(element);
+    while (rest >= outputs_[output].numel()) rest -= outputs_[output++].numel();
+    const std::string at = fmt::format("{}", unravel(rest, outputs_[output].shape()));
+    return outputs_.size() == 1 ? at : fmt::format("{}: {}", output, at);
+  }
 
   const CheckedFunction& fn_;
   const NamedTensors& inputs_;
   const GradcheckOptions& options_;
   std::mt19937_64 random_;
-  std::vector<Tensor> outputs_;
-  Evaluate evaluate_;
+  std::vector<Tensor> leaves_, outputs_;
   Values base_;
   double epsilon_ = 0;
-  std::vector<Values> jacobian_;
-  std::vector<Summary> summaries_;
-  std::size_t checked_ = 0;
+  GradcheckMode mode_;
+  ReportParts parts_;
   GradcheckReport report_;
 };
 
@@ -265,16 +392,16 @@ GradcheckReport run_gradgradcheck(const CheckedFunction& fn, const NamedTensors&
   require_checkable(inputs, options);
   const RequireGrads on(inputs);
   NamedTensors all = inputs;
+  std::vector<Tensor> leaves, cotangents;
+  for (const auto& [name, t] : inputs) leaves.push_back(t);
   std::mt19937_64 random(options.seed + 1);
-  std::vector<Tensor> cotangents;
   for (const Tensor& out : fn()) {
     std::vector<double> values(static_cast<std::size_t>(out.numel()));
     for (double& v : values) v = std::normal_distribution<>()(random);
     cotangents.push_back(from_vector(values, out.shape()).to(out.dtype()));
-    cotangents.back().requires_grad_();
     all.emplace_back(fmt::format("cotangent {}", cotangents.size() - 1), cotangents.back());
   }
-  const std::vector<Tensor> leaves = tensors_of(inputs);
+  for (Tensor& t : cotangents) t.requires_grad_();
   const CheckedFunction gradients = [&] {
     const GradModeScope mode(true);  // the function under check is itself a backward
     std::vector<Tensor> outputs, seeds;
@@ -288,19 +415,10 @@ GradcheckReport run_gradgradcheck(const CheckedFunction& fn, const NamedTensors&
   return run_gradcheck(gradients, all, options);
 }
 
-NamedTensors numbered_leaves(const std::vector<Tensor>& inputs) {
+NamedTensors numbered(const std::vector<Tensor>& inputs) {
   NamedTensors named;
-  for (const Tensor& t : inputs) {
-    const std::string name = t.defined() && !t.name().empty() ? t.name() : fmt::format("{}", named.size());
-    named.emplace_back(name, t);
-  }
+  for (const Tensor& t : inputs) named.emplace_back(t.defined() && !t.name().empty() ? t.name() : fmt::format("{}", named.size()), t);
   return named;
-}
-
-std::vector<Tensor> tensors_of(const NamedTensors& named) {
-  std::vector<Tensor> out;
-  for (const auto& [name, t] : named) out.push_back(t);
-  return out;
 }
 
 }  // namespace heed::detail

@@ -10,29 +10,57 @@
 
 namespace heed {
 
-struct GradcheckOptions {
-  bool allow_f32 = false;       ///< accept f32 inputs, whose differences carry few digits
-  std::uint64_t seed = 0;       ///< of the random cotangents
-  std::size_t max_entries = 8;  ///< entries of an input that the report lists at most
+/// How much of the Jacobian is looked at.
+class GradcheckMode {
+ public:
+  /// `full` where its predicted time is short, else `directional` with a sample; the report says which, and the prediction.
+  static GradcheckMode automatic() { return {}; }
+  /// Every element of every input by every element of every output.
+  static GradcheckMode full() { return GradcheckMode(Kind::full, 0); }
+  /// k times for each input: the derivative along a random direction of the input, for a random cotangent of the outputs. A wrong element shows
+  /// unless it is far below the typical one; where a direction fails, elements are sampled to find it.
+  static GradcheckMode directional(Index k = 4) { return GradcheckMode(Kind::directional, k); }
+  /// n random elements of each input, for two random cotangents of the outputs. The report says how many elements were not looked at.
+  static GradcheckMode sampled(Index n = 64) { return GradcheckMode(Kind::sampled, n); }
+
+  enum class Kind { automatic, full, directional, sampled };
+  Kind kind() const { return kind_; }
+  Index count() const { return count_; }
+  GradcheckMode() = default;
+
+ private:
+  GradcheckMode(Kind kind, Index count) : kind_(kind), count_(count) {}
+  Kind kind_ = Kind::automatic;
+  Index count_ = 0;
 };
 
-/// One element of a Jacobian: d output[output_index] / d input[index].
+struct GradcheckOptions {
+  GradcheckMode mode = {};
+  bool allow_f32 = false;       ///< accept f32 inputs, whose differences carry few digits
+  std::uint64_t seed = 0;       ///< of cotangents, directions and samples
+  std::size_t max_entries = 8;  ///< entries of an input that the report lists at most
+  bool locate = true;           ///< after a failure, check each node of the graph by itself and name the wrong one
+};
+
+/// One derivative: d output / d input[index], the output being one element (mode full) or the outputs' sum with a random cotangent.
 struct GradcheckEntry {
-  std::string name;  ///< of the input
-  Dims index;
-  std::size_t output = 0;  ///< which output of the function
-  Dims output_index;
+  std::string name;    ///< of the input
+  Dims index;          ///< in the input; empty for a direction
+  std::string output;  ///< which element of the outputs, or "cotangent 0"
   double analytic = 0, numeric = 0;
   double abs_error = 0, rel_error = 0;
   double estimated_error = 0;  ///< of the numeric value: truncation and rounding
-  std::string verdict;         ///< "ok", "wrong", "kink" or "nan"
+  std::string verdict;         ///< "ok", "wrong", "kink" (derivatives from left and right differ) or "nan"
 };
 
 struct GradcheckReport {
   bool ok = false;
-  std::string message;                  ///< a table for people
-  std::vector<GradcheckEntry> entries;  ///< the worst of each input, worst first
+  std::string message;                  ///< for people: a table, what was not checked, and where the bug is
+  std::vector<GradcheckEntry> entries;  ///< all wrong ones up to max_entries for each input, then the worst right one of each
   explicit operator bool() const { return ok; }
+  /// The same for programs: {"ok", "message", "entries": [{"name", "index", "output", "analytic", "numeric", "abs_error", "rel_error",
+  /// "estimated_error", "verdict"}]}.
+  std::string to_json() const;
 };
 
 namespace detail {
@@ -43,49 +71,46 @@ GradcheckReport run_gradgradcheck(const CheckedFunction&, const NamedTensors&, c
 
 inline std::vector<Tensor> as_outputs(Tensor t) { return {std::move(t)}; }
 inline std::vector<Tensor> as_outputs(std::vector<Tensor> ts) { return ts; }
-/// Fresh leaves with the values of `inputs`, numbered; leaves that require a gradient are taken as they are. GradError for others with history.
-NamedTensors numbered_leaves(const std::vector<Tensor>& inputs);
-std::vector<Tensor> tensors_of(const NamedTensors&);
+/// With the names given by `named`, or numbers.
+NamedTensors numbered(const std::vector<Tensor>& inputs);
 
 template <class R>
-concept CheckedResult = std::same_as<R, Tensor> || std::same_as<R, std::vector<Tensor>>;
+concept Outputs = std::same_as<R, Tensor> || std::same_as<R, std::vector<Tensor>>;
+template <class F>
+concept Thunk = std::invocable<F> && Outputs<std::invoke_result_t<F>>;
+template <class F>
+concept FunctionOfTensors = std::invocable < F,
+        const std::vector<Tensor>
+& > &&Outputs<std::invoke_result_t<F, const std::vector<Tensor>&>>;
 
 }  // namespace detail
 
-/// Holds the gradients that backward computes for `fn` against central differences, for every element of every input and output.
+/// Holds the gradients that backward computes for `fn` against central differences.
 ///
-/// `fn() -> Tensor or std::vector<Tensor>` reads the named leaves, which are moved in place and restored bit for bit; their `.grad` is not touched.
-/// Differences are taken at two step sizes, extrapolated, and compared within the error that the two suggest plus rounding, so that no constant
-/// decides and scaling inputs or outputs changes no verdict. Refused with an Error: inputs that are not leaves, share memory, are f32 (unless
-/// allowed) or not floats. Reported as not ok: wrong elements, kinks (where derivatives from left and right differ), NaN, functions that are not
-/// deterministic. Inputs without elements pass.
-template <std::invocable F>
-requires detail::CheckedResult<std::invoke_result_t<F>> GradcheckReport gradcheck(F&& fn, const NamedTensors& inputs,
-                                                                                  const GradcheckOptions& options = {}) {
+/// `fn() -> Tensor or std::vector<Tensor>` reads the named leaves, which are moved in place and restored bit for bit, also after an exception; their
+/// `.grad` is not touched. Differences are taken at two step sizes, extrapolated, and compared within the error that the two suggest plus rounding,
+/// so that no constant decides and scaling inputs or outputs changes no verdict; where they disagree, finer steps tell a large third derivative from
+/// a kink and a bug. Refused with an Error: inputs that are not leaves, share memory, are f32 (unless allowed) or not floats. Reported as not ok:
+/// wrong elements, kinks, NaN, functions that are not deterministic. Inputs without elements pass.
+template <detail::Thunk F>
+GradcheckReport gradcheck(F&& fn, const NamedTensors& inputs, const GradcheckOptions& options = {}) {
   return detail::run_gradcheck([&] { return detail::as_outputs(fn()); }, inputs, options);
 }
-/// As above for a function of its inputs, which may be any tensors without history.
-template <std::invocable<const std::vector<Tensor>&> F>
-requires detail::CheckedResult < std::invoke_result_t < F, const std::vector<Tensor>
-& >> GradcheckReport gradcheck(F&& fn, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
-  const NamedTensors named = detail::numbered_leaves(inputs);
-  const std::vector<Tensor> leaves = detail::tensors_of(named);
-  return detail::run_gradcheck([&] { return detail::as_outputs(fn(leaves)); }, named, options);
+/// As above for a function of its inputs, which are named 0, 1, ... or by `named`.
+template <detail::FunctionOfTensors F>
+GradcheckReport gradcheck(F&& fn, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
+  return detail::run_gradcheck([&] { return detail::as_outputs(fn(inputs)); }, detail::numbered(inputs), options);
 }
 
 /// Second derivatives: gradcheck of the gradients that `fn` gets for random cotangents, with respect to the inputs and the cotangents ("cotangent 0",
 /// ...).
-template <std::invocable F>
-requires detail::CheckedResult<std::invoke_result_t<F>> GradcheckReport gradgradcheck(F&& fn, const NamedTensors& inputs,
-                                                                                      const GradcheckOptions& options = {}) {
+template <detail::Thunk F>
+GradcheckReport gradgradcheck(F&& fn, const NamedTensors& inputs, const GradcheckOptions& options = {}) {
   return detail::run_gradgradcheck([&] { return detail::as_outputs(fn()); }, inputs, options);
 }
-template <std::invocable<const std::vector<Tensor>&> F>
-requires detail::CheckedResult < std::invoke_result_t < F, const std::vector<Tensor>
-& >> GradcheckReport gradgradcheck(F&& fn, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
-  const NamedTensors named = detail::numbered_leaves(inputs);
-  const std::vector<Tensor> leaves = detail::tensors_of(named);
-  return detail::run_gradgradcheck([&] { return detail::as_outputs(fn(leaves)); }, named, options);
+template <detail::FunctionOfTensors F>
+GradcheckReport gradgradcheck(F&& fn, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
+  return detail::run_gradgradcheck([&] { return detail::as_outputs(fn(inputs)); }, detail::numbered(inputs), options);
 }
 
 }  // namespace heed

@@ -9,53 +9,88 @@
 
 namespace heed::detail {
 
-/// Moves one element of a tensor and puts the old bits back when it goes out of scope.
-class Nudge {
+/// A line through an input along which a function is looked at. The position is 0 at first, and again when the line goes out of scope.
+class Line {
  public:
-  Nudge(Tensor t, Index element);
-  ~Nudge() { set_bits(); }
-  Nudge(const Nudge&) = delete;
-  Nudge& operator=(const Nudge&) = delete;
-
-  double value() const { return original_; }
-  /// Stores `x` and returns what the element's dtype made of it.
-  double set(double x);
-
- private:
-  void set_bits();
-  Tensor tensor_;
-  Index offset_;
-  double original_;
+  virtual ~Line() = default;
+  /// Goes to position t, or as near as the dtype can, and returns where that is.
+  virtual double move(double t) = 0;
 };
 
-/// All elements of a function's outputs, one after another.
+/// Moves one element of a tensor in place; afterwards its bits, and its version, are as before.
+class ElementLine final : public Line {
+ public:
+  ElementLine(const Tensor& t, Index element);
+  ~ElementLine() override;
+  ElementLine(const ElementLine&) = delete;
+  ElementLine& operator=(const ElementLine&) = delete;
+
+  double start() const { return start_; }
+  double move(double t) override;
+
+ private:
+  double store(double x);
+
+  Tensor tensor_;
+  Index offset_;
+  double start_;
+  std::uint32_t version_;
+};
+
+/// Moves a whole tensor along a direction of the same shape, in place; afterwards its bits, and its version, are as before.
+class DirectionLine final : public Line {
+ public:
+  DirectionLine(const Tensor& t, const Tensor& direction);
+  ~DirectionLine() override;
+  DirectionLine(const DirectionLine&) = delete;
+  DirectionLine& operator=(const DirectionLine&) = delete;
+
+  double move(double t) override;
+
+ private:
+  void write(const Tensor& value);
+
+  Tensor tensor_, direction_, kept_;
+  std::uint32_t version_;
+};
+
+/// All that a function gives, one number after another.
 using Values = std::vector<double>;
 using Evaluate = std::function<void(Values&)>;
 
-/// d values / d (one input element).
+/// d values / dt at position 0 of a line.
 class NumericColumn {
  public:
-  /// Central differences of `evaluate` at steps h and h/2 around the element's value.
-  void measure(Nudge&, const Evaluate&, const Values& base, double step, double epsilon);
+  /// Central differences at steps h and h/2; `base` are the values at 0.
+  void measure(Line&, const Evaluate&, const Values& base, double step, double epsilon);
 
-  /// Extrapolated to step 0, error h^4.
-  double derivative(std::size_t output) const;
+  /// Extrapolated to step 0: error h^4.
+  double derivative(std::size_t value) const;
   /// Of `derivative`: what the two steps disagree by, plus the rounding of the values.
-  double error(std::size_t output) const;
-  double from_left(std::size_t output) const { return (base_[output] - half_minus_[output]) / half_; }
-  double from_right(std::size_t output) const { return (half_plus_[output] - base_[output]) / half_; }
+  double error(std::size_t value) const;
+  double from_left(std::size_t value) const { return (base_[value] - half_minus_[value]) / half_; }
+  double from_right(std::size_t value) const { return (half_plus_[value] - base_[value]) / half_; }
 
  private:
   Values plus_, minus_, half_plus_, half_minus_, base_;
   double full_ = 0, half_ = 0, epsilon_ = 0, magnitude_ = 0;
 };
 
-/// What finer and finer steps say of an element whose analytic derivative differs from the column's.
 enum class Verdict { ok, wrong, kink, nan };
-Verdict judge(Nudge&, const Evaluate&, const Values& base, double step, double epsilon, std::size_t output, double analytic, double& numeric,
-              double& error);
+const char* text(Verdict);
 
-/// A step for elements of `t`: a fraction of their size, so that inputs of any scale are checked alike.
-double step_for(double value, double typical, double epsilon);
+struct Judgment {
+  Verdict verdict;
+  double numeric, error;
+};
+/// What finer and finer steps say of a value whose analytic derivative lies outside the error of the first.
+Judgment judge(Line&, const Evaluate&, const Values& base, double step, double epsilon, std::size_t value, double analytic);
+
+/// A step for an element of this size in a tensor whose elements are typically that large: a fraction of either, so that inputs of any scale are
+/// checked alike.
+double step_for(double element, double typical, double epsilon);
+
+/// Root mean square of the elements, 0 of nothing.
+double typical_size(const Tensor&);
 
 }  // namespace heed::detail

@@ -83,6 +83,8 @@ class alignas(64) Storage {
   std::size_t bytes() const { return bytes_; }
   std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+  /// For those who put back every byte that they changed since version `v`.
+  void restore_version(std::uint32_t v) { version_.store(v, std::memory_order_relaxed); }
   /// For storage that takes the place of another in the same tensor: what was saved of the other counts as written to.
   void continue_versions(const Storage& before) { version_.store(before.version() + 1, std::memory_order_relaxed); }
 

@@ -1,0 +1,112 @@
+#include "replay.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "../tensor/raise.h"
+
+namespace heed::detail {
+namespace {
+
+/// Puts an observer in place, in front of those there are.
+class Observing {
+ public:
+  explicit Observing(RecordObserver& observer) : before_(std::exchange(thread_state.observer, &observer)) {}
+  ~Observing() { thread_state.observer = before_; }
+  Observing(const Observing&) = delete;
+  Observing& operator=(const Observing&) = delete;
+
+ private:
+  RecordObserver* before_;
+};
+
+class Tracer final : public RecordObserver {
+ public:
+  explicit Tracer(std::vector<Step>& steps) : steps_(steps) {}
+
+  void on_record(const OpName& op, std::span<Tensor> outputs, std::span<const Tensor> inputs) override {
+    Step step{op.name, op.caller, false, {inputs.begin(), inputs.end()}, {}, {}};
+    for (const Tensor& t : inputs) step.recorded |= thread_state.grad_enabled && needs_grad(t);
+    for (const Tensor& t : outputs) step.outputs.push_back(t.detach()), step.output_ids.push_back(t.id());
+    steps_.push_back(std::move(step));
+  }
+
+ private:
+  std::vector<Step>& steps_;
+};
+
+/// Hands back the outputs of the traced run, one of them replaced, and keeps what the step in question makes.
+class Pinning final : public RecordObserver {
+ public:
+  Pinning(const std::vector<Step>& steps, std::size_t target, std::uint64_t replaced_id, const Tensor& value)
+      : steps_(steps), target_(target), replaced_id_(replaced_id), value_(value) {}
+
+  void on_record(const OpName& op, std::span<Tensor> outputs, std::span<const Tensor>) override {
+    if (next_ == steps_.size() || std::string_view(steps_[next_].name) != op.name)
+      raise<GradError>("gradcheck: the function took another course when it ran again, at op {} ({})", next_, op.name);
+    const Step& step = steps_[next_];
+    if (next_ == target_) {
+      for (const Tensor& t : outputs) made_.push_back(t.detach());
+    } else if (step.recorded) {
+      for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = step.output_ids[i] == replaced_id_ ? value_.detach() : step.outputs[i].detach();
+    }
+    ++next_;
+  }
+
+  std::vector<Tensor> made() { return std::move(made_); }
+
+ private:
+  const std::vector<Step>& steps_;
+  std::size_t target_, next_ = 0;
+  std::uint64_t replaced_id_;
+  const Tensor& value_;
+  std::vector<Tensor> made_;
+};
+
+/// A leaf with other elements for a while.
+class Lent {
+ public:
+  Lent(const Tensor& leaf, const Tensor& value) : leaf_(leaf), kept_(leaf.detach().clone()), version_(leaf.ref()->storage->version()) {
+    write(value);
+  }
+  ~Lent() {
+    write(kept_);
+    leaf_.ref()->storage->restore_version(version_);
+  }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+ private:
+  void write(const Tensor& value) {
+    const NoGrad off;
+    const auto quiet = std::exchange(thread_state.observer, nullptr);
+    leaf_.copy_(value);
+    thread_state.observer = quiet;
+  }
+  Tensor leaf_, kept_;
+  std::uint32_t version_;
+};
+
+}  // namespace
+
+std::vector<Step> trace(const std::function<std::vector<Tensor>()>& fn, std::vector<Tensor>& results) {
+  std::vector<Step> steps;
+  Tracer tracer(steps);
+  const GradModeScope mode(true);
+  const Observing on(tracer);
+  results = fn();
+  return steps;
+}
+
+std::vector<Tensor> LocalFunction::operator()(const Tensor& value) const {
+  // A leaf is written to; what a step made is replaced when that step comes by.
+  std::optional<Lent> lent;
+  if (input_.is_leaf()) lent.emplace(input_, value);
+  Pinning pinning(steps_, step_, input_.id(), value);
+  const GradModeScope mode(true);
+  const Observing on(pinning);
+  fn_();
+  return pinning.made();
+}
+
+}  // namespace heed::detail

@@ -1,0 +1,43 @@
+#pragma once
+
+// Private to gradient checks: runs of a function whose every op is seen, numbered, and may be given other values.
+
+#include <functional>
+#include <vector>
+
+#include "named_tensors.h"
+#include "op.h"
+
+namespace heed::detail {
+
+/// One op of a run, as `record` saw it.
+struct Step {
+  const char* name;
+  Caller caller;
+  bool recorded;                ///< got a node: recording was on and an input needed a gradient
+  std::vector<Tensor> inputs;   ///< with their history
+  std::vector<Tensor> outputs;  ///< the elements only
+  std::vector<std::uint64_t> output_ids;
+};
+
+/// Runs `fn` and keeps what passed through `record`.
+std::vector<Step> trace(const std::function<std::vector<Tensor>()>& fn, std::vector<Tensor>& results);
+
+/// The function that one step of a traced run computes of one of its inputs, all else being as in that run: evaluated by running the whole function
+/// again, with the outputs of all other recorded steps put back to what they were.
+class LocalFunction {
+ public:
+  LocalFunction(const std::function<std::vector<Tensor>()>& fn, const std::vector<Step>& steps, std::size_t step, const Tensor& input)
+      : fn_(fn), steps_(steps), step_(step), input_(input) {}
+
+  /// The step's outputs where the input is `value`. GradError when the run takes another course than the traced one.
+  std::vector<Tensor> operator()(const Tensor& value) const;
+
+ private:
+  const std::function<std::vector<Tensor>()>& fn_;
+  const std::vector<Step>& steps_;
+  std::size_t step_;
+  Tensor input_;
+};
+
+}  // namespace heed::detail
