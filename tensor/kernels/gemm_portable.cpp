@@ -10,58 +10,18 @@
 
 #include "../storage.h"
 #include "gemm.h"
+#include "gemm_jobs.h"
 #include "gemm_tile-inl.h"
 #include "gemm_vector-inl.h"
 #include "parallel.h"
-
-#ifndef HEED_GEMM_PORTABLE_ONCE
-#define HEED_GEMM_PORTABLE_ONCE
-namespace heed::kernels {
-namespace {
-
-template <class T>
-struct Product {
-  Index m, n, k;
-  Matrix<T> a, b;
-  T* c;
-  Index ldc;
-  bool add;
-};
-
-/// A product with m = 1. Elements of `a` are neighbors.
-template <class T>
-struct VectorProduct {
-  Index n, k;
-  const T* a;
-  Matrix<T> b;
-  T* c;
-  Index c_stride;
-  bool add;
-  bool in_columns;  ///< the elements of a column of B are neighbors; otherwise those of a row, and those of c
-};
-
-/// How a product is cut: `k` rows and `n` columns of B are used together, and stay in the second cache while all rows of A pass.
-struct Blocks {
-  Index k, n;
-  bool copy_a, copy_b;
-  Index panel;                    ///< elements of the copy of B
-  Index tile_rows, tile_columns;  ///< of this CPU
-};
-
-/// Products up to this many multiplications are cut and run in one go, with the copy of B on the stack.
-constexpr Index small_work = 16 * 16 * 16;
-constexpr std::size_t small_panel_bytes = 32768;
-
-}  // namespace
-}  // namespace heed::kernels
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr Index k_limit = 256;
+template <class T>
+constexpr Index k_limit = 1024 / static_cast<Index>(sizeof(T));
 
 template <class T>
 Index whole_strips(Index n) {
@@ -76,8 +36,8 @@ bool crowded(Index stride) {
 
 template <class T>
 Blocks blocks_for(const Product<T>& x) {
-  constexpr Index n_limit = 2048 / static_cast<Index>(sizeof(T));
-  const Index k_blocks = (x.k + k_limit - 1) / k_limit, n_blocks = (x.n + n_limit - 1) / n_limit;
+  constexpr Index n_limit = 256;
+  const Index k_blocks = (x.k + k_limit<T> - 1) / k_limit<T>, n_blocks = (x.n + n_limit - 1) / n_limit;
   Blocks blocks;
   blocks.k = (x.k + k_blocks - 1) / k_blocks;
   blocks.n = std::min(x.n, whole_strips<T>((x.n + n_blocks - 1) / n_blocks));
@@ -92,7 +52,7 @@ Blocks blocks_for(const Product<T>& x) {
 /// The whole product on this thread. `panel` has room for blocks.panel elements.
 template <class T>
 void multiply(const Product<T>& x, const Blocks& blocks, T* panel) {
-  HWY_ALIGN T row_panel[tile_rows * k_limit];
+  HWY_ALIGN T row_panel[tile_rows * k_limit<T>];
   // Tiles of nearly equal height: a short last one would spend its time waiting for its own sums.
   const Index tiles_down = (x.m + tile_rows - 1) / tile_rows;
   const Index low = x.m / tiles_down, higher = x.m % tiles_down;
@@ -130,23 +90,15 @@ void multiply(const Product<T>& x, const Blocks& blocks, T* panel) {
   }
 }
 
+/// Cut and run in one go, with the copy of B on the stack; false where it does not fit.
 template <class T>
 bool multiply_small(const Product<T>& x) {
+  constexpr Index room = 32768 / static_cast<Index>(sizeof(T));
   const Blocks blocks = blocks_for(x);
-  if (blocks.panel * static_cast<Index>(sizeof(T)) > static_cast<Index>(small_panel_bytes)) return false;
-  HWY_ALIGN T panel[small_panel_bytes / sizeof(T)];
+  if (blocks.panel > room) return false;
+  HWY_ALIGN T panel[room];
   multiply(x, blocks, panel);
   return true;
-}
-
-template <class T>
-void multiply_vector(const VectorProduct<T>& x) {
-  if (x.in_columns) {
-    vector_times_columns(x.n, x.k, x.a, x.b.data, x.b.col_stride, x.c, x.c_stride, x.add);
-  } else {
-    if (!x.add) std::fill(x.c, x.c + x.n, T{0});
-    vector_times_rows(x.n, x.k, x.a, x.b.data, x.b.row_stride, x.c);
-  }
 }
 
 // Highway's tables hold functions of one name and type.
@@ -156,8 +108,10 @@ void MultiplyF32(const Product<float>& x, const Blocks& blocks, float* panel) { 
 void MultiplyF64(const Product<double>& x, const Blocks& blocks, double* panel) { multiply(x, blocks, panel); }
 bool SmallF32(const Product<float>& x) { return multiply_small(x); }
 bool SmallF64(const Product<double>& x) { return multiply_small(x); }
-void VectorF32(const VectorProduct<float>& x) { multiply_vector(x); }
-void VectorF64(const VectorProduct<double>& x) { multiply_vector(x); }
+void DotsF32(const Few<float>& x) { multiply_dots(x); }
+void DotsF64(const Few<double>& x) { multiply_dots(x); }
+void RowsF32(const Few<float>& x) { add_rows(x); }
+void RowsF64(const Few<double>& x) { add_rows(x); }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -174,8 +128,10 @@ HWY_EXPORT(MultiplyF32);
 HWY_EXPORT(MultiplyF64);
 HWY_EXPORT(SmallF32);
 HWY_EXPORT(SmallF64);
-HWY_EXPORT(VectorF32);
-HWY_EXPORT(VectorF64);
+HWY_EXPORT(DotsF32);
+HWY_EXPORT(DotsF64);
+HWY_EXPORT(RowsF32);
+HWY_EXPORT(RowsF64);
 
 Blocks blocks_for(const Product<float>& x) { return HWY_DYNAMIC_DISPATCH(BlocksF32)(x); }
 Blocks blocks_for(const Product<double>& x) { return HWY_DYNAMIC_DISPATCH(BlocksF64)(x); }
@@ -183,11 +139,18 @@ void multiply(const Product<float>& x, const Blocks& blocks, float* panel) { HWY
 void multiply(const Product<double>& x, const Blocks& blocks, double* panel) { HWY_DYNAMIC_DISPATCH(MultiplyF64)(x, blocks, panel); }
 bool multiply_small(const Product<float>& x) { return HWY_DYNAMIC_DISPATCH(SmallF32)(x); }
 bool multiply_small(const Product<double>& x) { return HWY_DYNAMIC_DISPATCH(SmallF64)(x); }
-void multiply_vector(const VectorProduct<float>& x) { HWY_DYNAMIC_DISPATCH(VectorF32)(x); }
-void multiply_vector(const VectorProduct<double>& x) { HWY_DYNAMIC_DISPATCH(VectorF64)(x); }
+void multiply_dots(const Few<float>& x) { HWY_DYNAMIC_DISPATCH(DotsF32)(x); }
+void multiply_dots(const Few<double>& x) { HWY_DYNAMIC_DISPATCH(DotsF64)(x); }
+void add_rows(const Few<float>& x) { HWY_DYNAMIC_DISPATCH(RowsF32)(x); }
+void add_rows(const Few<double>& x) { HWY_DYNAMIC_DISPATCH(RowsF64)(x); }
 
-/// Multiplications that pay for one more thread; for products with a vector, elements of the matrix.
+/// Products of up to this many multiplications are over before a cut that looks at threads would be.
+constexpr Index small_work = 16 * 16 * 16;
+/// Multiplications that pay for one more thread; for products with few rows, elements of the matrix.
 constexpr Index thread_work = 48 * 48 * 48, thread_elements = 1 << 17;
+/// Few rows, each long for their number: then dot products are faster than bringing the matrix into the order of the tiles.
+constexpr Index most_few = 16;
+constexpr bool dots_pay(Index rows, Index depth) { return rows <= 8 ? depth >= 64 : rows <= most_few && depth >= 256; }
 
 template <class T>
 class Scratch {
@@ -249,38 +212,62 @@ void multiply_in_parts(const Product<T>& x, int threads) {
       const_cast<void*>(static_cast<const void*>(&run)));
 }
 
-/// x with m = 1 and `c_stride` between the elements of c.
-template <class T>
-void multiply_vector(Index n, Index k, const T* a, Index a_stride, Matrix<T> b, T* c, Index c_stride, bool add) {
-  const bool in_rows = b.col_stride == 1 && n > 1, in_columns = b.row_stride == 1 && !(in_rows && k < n);
-  if (!in_columns && !in_rows) {
-    for (Index j = 0; j < n; ++j) {
-      T sum = 0;
-      for (Index p = 0; p < k; ++p) sum += a[p * a_stride] * b.data[p * b.row_stride + j * b.col_stride];
-      c[j * c_stride] = add ? c[j * c_stride] + sum : sum;
-    }
-    return;
-  }
-  const bool apart = !in_columns && c_stride != 1;
-  const Scratch<T> a_copy(a_stride == 1 ? 0 : k), c_copy(apart ? n : 0);
-  if (a_stride != 1) {
-    for (Index p = 0; p < k; ++p) a_copy.data()[p] = a[p * a_stride];
-    a = a_copy.data();
-  }
-  T* const to = apart ? c_copy.data() : c;
-  const Index to_stride = apart ? 1 : c_stride;
-  parallel_for(n, std::max<Index>(1, thread_elements / k), [&](Index begin, Index end) {
-    multiply_vector(VectorProduct<T>{end - begin,
-                                     k,
-                                     a,
-                                     {b.data + begin * b.col_stride, b.row_stride, b.col_stride},
-                                     to + begin * to_stride,
-                                     to_stride,
-                                     add && !apart,
-                                     in_columns});
+/// The columns of x, spread over threads.
+template <class T, class F>
+void in_columns(const Few<T>& x, const F& f) {
+  parallel_for(x.n, std::max<Index>(1, thread_elements / x.k), [&](Index begin, Index end) {
+    Few<T> some = x;
+    some.n = end - begin;
+    some.b.data += begin * x.b.col_stride;
+    some.c += begin * x.c_col;
+    f(some);
   });
-  if (!apart) return;
-  for (Index j = 0; j < n; ++j) c[j * c_stride] = add ? c[j * c_stride] + to[j] : to[j];
+}
+
+/// Copies the rows of x.a one after another, where they are not.
+template <class T>
+class RowsInOrder {
+ public:
+  explicit RowsInOrder(Few<T>& x) : copy_(x.a.col_stride == 1 || x.k == 1 ? 0 : x.m * x.k) {
+    if (!copy_.data()) return;
+    for (Index i = 0; i < x.m; ++i)
+      for (Index p = 0; p < x.k; ++p) copy_.data()[i * x.k + p] = x.a.data[i * x.a.row_stride + p * x.a.col_stride];
+    x.a = {copy_.data(), x.k, 1};
+  }
+
+ private:
+  Scratch<T> copy_;
+};
+
+/// Without tiles, as long as the few rows or the matrix lie well for that. False when they do not, or there are too many rows.
+template <class T>
+bool multiply_few(Few<T> x) {
+  const bool down = x.b.row_stride == 1, along = x.b.col_stride == 1 && x.n > 1;
+  if (x.m == 1 && along && !(down && x.k > x.n)) {
+    const RowsInOrder<T> copied(x);
+    const Scratch<T> sums(x.c_col == 1 ? 0 : x.n);
+    Few<T> to = x;
+    if (sums.data()) to.c = sums.data(), to.c_col = 1, to.add = false;
+    in_columns(to, [](const Few<T>& some) {
+      if (!some.add) std::fill(some.c, some.c + some.n, T{0});
+      add_rows(some);
+    });
+    if (sums.data())
+      for (Index j = 0; j < x.n; ++j) x.c[j * x.c_col] = x.add ? x.c[j * x.c_col] + sums.data()[j] : sums.data()[j];
+    return true;
+  }
+  if (down && (x.m == 1 || dots_pay(x.m, x.k))) {
+    const RowsInOrder<T> copied(x);
+    in_columns(x, [](const Few<T>& some) { multiply_dots(some); });
+    return true;
+  }
+  if (x.m > 1) return false;
+  for (Index j = 0; j < x.n; ++j) {
+    T sum = 0;
+    for (Index p = 0; p < x.k; ++p) sum += x.a.data[p * x.a.col_stride] * x.b.data[p * x.b.row_stride + j * x.b.col_stride];
+    x.c[j * x.c_col] = x.add ? x.c[j * x.c_col] + sum : sum;
+  }
+  return true;
 }
 
 }  // namespace
@@ -296,8 +283,11 @@ void gemm(Index m, Index n, Index k, Matrix<T> a, Matrix<T> b, T* c, Index ldc, 
       for (Index i = 0; i < m; ++i) std::fill(c + i * ldc, c + i * ldc + n, T{0});
     return;
   }
-  if (m == 1) return multiply_vector(n, k, a.data, a.col_stride, b, c, Index{1}, add);
-  if (n == 1) return multiply_vector(m, k, b.data, b.row_stride, Matrix<T>{a.data, a.col_stride, a.row_stride}, c, ldc, add);
+  if (std::min(m, n) <= most_few) {
+    const bool transposed = n < m;
+    const Matrix<T> at{a.data, a.col_stride, a.row_stride}, bt{b.data, b.col_stride, b.row_stride};
+    if (multiply_few(transposed ? Few<T>{n, m, k, bt, at, c, 1, ldc, add} : Few<T>{m, n, k, a, b, c, ldc, 1, add})) return;
+  }
   const Product<T> x{m, n, k, a, b, c, ldc, add};
   const Index work = m * n * k;
   if (work <= small_work && multiply_small(x)) return;

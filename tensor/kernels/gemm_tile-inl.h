@@ -23,7 +23,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // tile_rows * tile_vectors sums, tile_vectors registers of B and one of A have to fit the registers of the target.
 #if HWY_TARGET <= HWY_AVX3
 inline constexpr int tile_rows = 14, tile_vectors = 2;
-#elif HWY_TARGET == HWY_NEON
+#elif HWY_ARCH_ARM_A64
 inline constexpr int tile_rows = 8, tile_vectors = 3;
 #else
 inline constexpr int tile_rows = 6, tile_vectors = 2;
@@ -86,6 +86,16 @@ struct TileJob {
   bool add;    ///< c += a b
 };
 
+/// f(0), f(1), ... with compile-time numbers, written out: an array indexed in a loop may end up in memory, and the sums of a tile must not.
+template <class F, int... i>
+HWY_INLINE void unrolled(std::integer_sequence<int, i...>, const F& f) {
+  (f(std::integral_constant<int, i>()), ...);
+}
+template <int count, class F>
+HWY_INLINE void unrolled(const F& f) {
+  unrolled(std::make_integer_sequence<int, count>(), f);
+}
+
 /// rows x (vectors * lanes) elements of C, kept in registers for the whole of k; the last vector has `tail` columns when `partial`.
 /// Every element is summed in the order of k, whatever tile it lies in.
 template <class T, int rows, int vectors, bool partial>
@@ -94,32 +104,43 @@ HWY_NOINLINE void tile(const TileJob& job, const T* HWY_RESTRICT a, const T* HWY
   constexpr int last = vectors - 1;
   const Lanes<T, false> all(lanes<T>);
   const Lanes<T, partial> rest(job.tail);
+  const auto load = [&](const T* from, auto j) HWY_ATTR { return j == last ? rest.load(from + j * lanes<T>) : all.load(from + j * lanes<T>); };
 
   V sum[rows][vectors];
-  for (int i = 0; i < rows; ++i)
-    for (int j = 0; j < vectors; ++j) sum[i][j] = hn::Zero(Simd<T>());
+  unrolled<rows>([&](auto i) HWY_ATTR { unrolled<vectors>([&](auto j) HWY_ATTR { sum[i][j] = hn::Zero(Simd<T>()); }); });
 
+  if (job.k >= 64) {
+    T* row = c;
+    unrolled<rows>([&](auto) HWY_ATTR {
+      unrolled<vectors>([&](auto j) HWY_ATTR { __builtin_prefetch(row + j * lanes<T>, 1); });
+      row += job.c_row;
+    });
+  }
   const Index a_row = job.a_row, a_col = job.a_col, b_row = job.b_row;
   // One pointer for every four rows: the other rows are within reach of an addressing mode.
-  const T* a4 = a + 4 * a_row;
-  const T* a8 = a4 + 4 * a_row;
-  const T* a12 = a8 + 4 * a_row;
+  const T* four[] = {a, a + 4 * a_row, a + 8 * a_row, a + 12 * a_row};
   for (Index p = job.k; p > 0; --p) {
     V y[vectors];
-    for (int j = 0; j < last; ++j) y[j] = all.load(b + j * lanes<T>);
-    y[last] = rest.load(b + last * lanes<T>);
-    for (int i = 0; i < rows; ++i) {
-      const T* four = i < 4 ? a : i < 8 ? a4 : i < 12 ? a8 : a12;
-      const V x = hn::Set(Simd<T>(), four[(i & 3) * a_row]);
-      for (int j = 0; j < vectors; ++j) sum[i][j] = hn::MulAdd(x, y[j], sum[i][j]);
-    }
-    a += a_col, a4 += a_col, a8 += a_col, a12 += a_col, b += b_row;
+    unrolled<vectors>([&](auto j) HWY_ATTR { y[j] = load(b, j); });
+    unrolled<rows>([&](auto i) HWY_ATTR {
+      const V x = hn::Set(Simd<T>(), four[i / 4][(i % 4) * a_row]);
+      unrolled<vectors>([&](auto j) HWY_ATTR { sum[i][j] = hn::MulAdd(x, y[j], sum[i][j]); });
+    });
+    unrolled<4>([&](auto i) HWY_ATTR { four[i] += a_col; });
+    b += b_row;
   }
 
-  for (int i = 0; i < rows; ++i, c += job.c_row) {
-    for (int j = 0; j < last; ++j) all.store(job.add ? hn::Add(all.load(c + j * lanes<T>), sum[i][j]) : sum[i][j], c + j * lanes<T>);
-    rest.store(job.add ? hn::Add(rest.load(c + last * lanes<T>), sum[i][last]) : sum[i][last], c + last * lanes<T>);
-  }
+  unrolled<rows>([&](auto i) HWY_ATTR {
+    unrolled<vectors>([&](auto j) HWY_ATTR {
+      const V v = job.add ? hn::Add(load(c, j), sum[i][j]) : sum[i][j];
+      if constexpr (j == last) {
+        rest.store(v, c + j * lanes<T>);
+      } else {
+        all.store(v, c + j * lanes<T>);
+      }
+    });
+    c += job.c_row;
+  });
 }
 
 template <class T>
@@ -138,7 +159,7 @@ HWY_INLINE Tile<T> tile_for(Index rows, Index columns) {
   const size_t height = static_cast<size_t>(rows - 1);
   const Index vectors = (columns + lanes<T> - 1) / lanes<T>;
   const bool partial = lanes<T> > 1 && columns % lanes<T> != 0;
-#if HWY_TARGET == HWY_NEON
+#if HWY_ARCH_ARM_A64
   if (vectors == 3) return partial ? tiles<T, 3, true>[height] : tiles<T, 3, false>[height];
 #endif
   if (vectors == 2) return partial ? tiles<T, 2, true>[height] : tiles<T, 2, false>[height];

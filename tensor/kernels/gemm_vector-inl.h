@@ -1,4 +1,5 @@
-// A row vector times a matrix. Bound by reading the matrix once, so it is read in the order in which it lies. Compiled once for every SIMD target.
+// Products with a vector or with very few of them. They are bound by reading the matrix, so it is read once and in the order in which it lies.
+// Compiled once for every SIMD target.
 
 #if defined(HEED_GEMM_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_GEMM_VECTOR_INL_H_
@@ -7,6 +8,7 @@
 #define HEED_GEMM_VECTOR_INL_H_
 #endif
 
+#include "gemm_jobs.h"
 #include "gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -29,50 +31,74 @@ HWY_INLINE void add_rows(Index n, const T* a, const T* b, Index b_row, T* c) {
   if (j < n) add_rows<T, rows>(a, b + j, b_row, c + j, Lanes<T, true>(n - j));
 }
 
-/// c += a B with B in rows.
+/// c += a B with m = 1 and B and c in rows.
 template <class T>
-void vector_times_rows(Index n, Index k, const T* a, const T* b, Index b_row, T* c) {
+void add_rows(const Few<T>& x) {
   constexpr Index at_once = 8;
   constexpr Index strip = 8192 / static_cast<Index>(sizeof(T));  // c stays in the first cache
-  for (Index j = 0; j < n; j += strip) {
-    const Index width = std::min(strip, n - j);
+  for (Index j = 0; j < x.n; j += strip) {
+    const Index width = std::min(strip, x.n - j), row = x.b.row_stride;
+    const T* b = x.b.data + j;
     Index p = 0;
-    for (; p + at_once <= k; p += at_once) add_rows<T, at_once>(width, a + p, b + p * b_row + j, b_row, c + j);
-    for (; p < k; ++p) add_rows<T, 1>(width, a + p, b + p * b_row + j, b_row, c + j);
+    for (; p + at_once <= x.k; p += at_once) add_rows<T, at_once>(width, x.a.data + p, b + p * row, row, x.c + j);
+    for (; p < x.k; ++p) add_rows<T, 1>(width, x.a.data + p, b + p * row, row, x.c + j);
   }
 }
 
-/// c_j = a . b_j for `columns` columns of B, in which the elements are neighbors. Each is summed in the same order, however many go together.
-template <class T, int columns>
-HWY_INLINE void dot_columns(Index k, const T* a, const T* b, Index b_col, T* c, Index c_stride, bool add) {
-  constexpr int parts = 2;
-  Vector<T> sum[columns][parts];
-  for (int j = 0; j < columns; ++j)
-    for (int s = 0; s < parts; ++s) sum[j][s] = hn::Zero(Simd<T>());
+/// c_ij = a_i . b_j for `rows` rows of A and `columns` columns of B, in which the elements are neighbors.
+/// Each is summed in the same order, however many go together.
+template <class T, int rows, int columns>
+HWY_INLINE void dots(const Few<T>& x, const T* a, const T* b, T* c) {
+  Vector<T> sum[rows][columns];
+  unrolled<rows>([&](auto i) HWY_ATTR { unrolled<columns>([&](auto j) HWY_ATTR { sum[i][j] = hn::Zero(Simd<T>()); }); });
+  const auto add_products = [&](Index p, const auto& some) HWY_ATTR {
+    Vector<T> y[columns];
+    unrolled<columns>([&](auto j) HWY_ATTR { y[j] = some.load(b + j * x.b.col_stride + p); });
+    unrolled<rows>([&](auto i) HWY_ATTR {
+      const Vector<T> row = some.load(a + i * x.a.row_stride + p);
+      unrolled<columns>([&](auto j) HWY_ATTR { sum[i][j] = hn::MulAdd(row, y[j], sum[i][j]); });
+    });
+  };
   Index p = 0;
-  for (; p + parts * lanes<T> <= k; p += parts * lanes<T>)
-    for (int s = 0; s < parts; ++s) {
-      const Index at = p + s * lanes<T>;
-      const Vector<T> x = hn::LoadU(Simd<T>(), a + at);
-      for (int j = 0; j < columns; ++j) sum[j][s] = hn::MulAdd(x, hn::LoadU(Simd<T>(), b + j * b_col + at), sum[j][s]);
-    }
-  for (; p < k; p += lanes<T>) {
-    const Lanes<T, true> rest(std::min(lanes<T>, k - p));
-    const Vector<T> x = rest.load(a + p);
-    for (int j = 0; j < columns; ++j) sum[j][0] = hn::MulAdd(x, rest.load(b + j * b_col + p), sum[j][0]);
-  }
-  for (int j = 0; j < columns; ++j) {
-    const T dot = hn::GetLane(hn::SumOfLanes(Simd<T>(), hn::Add(sum[j][0], sum[j][1])));
-    c[j * c_stride] = add ? c[j * c_stride] + dot : dot;
-  }
+  for (; p + lanes<T> <= x.k; p += lanes<T>) add_products(p, Lanes<T, false>(lanes<T>));
+  if (p < x.k) add_products(p, Lanes<T, true>(x.k - p));
+  unrolled<rows>([&](auto i) HWY_ATTR {
+    unrolled<columns>([&](auto j) HWY_ATTR {
+      const T dot = hn::GetLane(hn::SumOfLanes(Simd<T>(), sum[i][j]));
+      T& to = c[i * x.c_row + j * x.c_col];
+      to = x.add ? to + dot : dot;
+    });
+  });
 }
 
-/// c = a B or c += a B with B in columns.
-template <class T>
-void vector_times_columns(Index n, Index k, const T* a, const T* b, Index b_col, T* c, Index c_stride, bool add) {
+/// All columns for `rows` rows.
+template <class T, int rows>
+void dots_of_rows(const Few<T>& x, const T* a, Index columns, const T* b, T* c) {
+  constexpr int at_once = rows == 1 ? 8 : 4;  // enough sums to have one ready for every multiplication
   Index j = 0;
-  for (; j + 4 <= n; j += 4) dot_columns<T, 4>(k, a, b + j * b_col, b_col, c + j * c_stride, c_stride, add);
-  for (; j < n; ++j) dot_columns<T, 1>(k, a, b + j * b_col, b_col, c + j * c_stride, c_stride, add);
+  for (; j + at_once <= columns; j += at_once) dots<T, rows, at_once>(x, a, b + j * x.b.col_stride, c + j * x.c_col);
+  for (; j < columns; ++j) dots<T, rows, 1>(x, a, b + j * x.b.col_stride, c + j * x.c_col);
+}
+
+/// Few rows, many columns.
+template <class T>
+void multiply_dots(const Few<T>& x) {
+  constexpr Index strip = 4;  // these columns stay in the first cache while the rows pass
+  const Index step = x.m <= strip ? x.n : strip;
+  for (Index j = 0; j < x.n; j += step) {
+    const Index columns = std::min(step, x.n - j);
+    for (Index i = 0; i < x.m; i += 4) {
+      const T* a = x.a.data + i * x.a.row_stride;
+      const T* b = x.b.data + j * x.b.col_stride;
+      T* c = x.c + i * x.c_row + j * x.c_col;
+      switch (std::min<Index>(4, x.m - i)) {
+        case 1: dots_of_rows<T, 1>(x, a, columns, b, c); break;
+        case 2: dots_of_rows<T, 2>(x, a, columns, b, c); break;
+        case 3: dots_of_rows<T, 3>(x, a, columns, b, c); break;
+        default: dots_of_rows<T, 4>(x, a, columns, b, c);
+      }
+    }
+  }
 }
 
 }  // namespace HWY_NAMESPACE
