@@ -173,8 +173,9 @@ std::vector<T> Tensor::to_vector() const {
   });
 }
 
-/// Values as nested braces, at most 1000 elements in all with "..." in between; a 0-d tensor prints without brackets, an empty one as its
-/// shape. Floats have the digits that tell neighbors apart in print (6 significant); stream flags stay as they were.
+/// Values in nested brackets, columns aligned, at most 1000 elements in all with "..." in between; a 0-d tensor prints without brackets, an
+/// empty one as "empty (0, 3)". ", f64" and so on follow unless f32. Whole numbers below 1e8 are printed in full, other floats with 6
+/// significant digits of the largest one; trailing zeros that all share are dropped. Stream flags neither matter nor change.
 std::ostream& operator<<(std::ostream&, const Tensor&);
 
 }  // namespace heed
