@@ -111,7 +111,7 @@ constexpr Index grain = 16384;
 /// out = sum over the parts, in f64.
 template <class T>
 void combine(T* out, const T* parts, Index count, Index columns) {
-  parallel_for(columns, std::max<Index>(grain / count, 1), [=](Index begin, Index end) {
+  parallel_for(columns, grain / std::max<Index>(count, 1) + 1, [=](Index begin, Index end) {
     for (Index j = begin; j < end; ++j) {
       double sum = 0;
       for (Index p = 0; p < count; ++p) sum += static_cast<double>(parts[p * columns + j]);
