@@ -112,10 +112,9 @@ class Blame {
         for (std::size_t i = 0; i < made.size(); ++i) slope += dot(made[i], cotangents[i]);
         values.assign(1, slope);
       };
-      Values base;
-      evaluate(base);
+      const Baseline base = baseline(evaluate, epsilon, [&](double t) { line.move(t * typical_size(input)); });
       NumericColumn column;
-      column.measure(line, evaluate, base, size, epsilon);
+      column.measure(line, evaluate, base, size);
       const double numeric = column.derivative(0);
       // The sum over outputs and directions rounds more than a single element does.
       const double bound = 10 * column.error(0) + 1e-7 * std::abs(numeric);
