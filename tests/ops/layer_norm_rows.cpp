@@ -1,5 +1,7 @@
 #include <heed/autograd/ops.h>
 
+#include <cmath>
+
 #include "op_table.h"
 
 namespace heed::ops {
@@ -19,7 +21,7 @@ std::vector<OpRow> layer_norm_rows() {
        "large_eps",
        {in({3, 4}), in({4}, gain), in({4})},
        [](const Tensors& x) -> Results { return layer_norm(x[0], 4, x[1], x[2], 0.5); }},
-      {"layer_norm", "one_column", {in({3, 1}), in({1}, gain), in({1})}, affine(1)},
+      {"layer_norm", "one_column", {in({3, 1}), in({1}, gain), in({1})}, affine(1), Size::small, 1 / std::sqrt(1e-5)},
       {"layer_norm", "empty", {in({0, 4}), in({4}, gain), in({4})}, affine(4)},
       {"layer_norm", "no_columns", {in({3, 0}), in({0}, gain), in({0})}, affine(0)},
       {"layer_norm", "large", {in({17, 131}), in({131}, gain), in({131})}, affine(131), Size::large, 16},
