@@ -219,12 +219,16 @@ TEST(To, MakesViewsRowMajor) {
 }
 
 TEST(To, EndsGraphsRecordedBefore) {
+  // The weights themselves were saved for backward, or a view of them.
+  nn::SingleHeadSelfAttention head(2, 3);
   nn::Linear m(2, 3);
-  Tensor x = randn({1, 2}).requires_grad_();
-  const Tensor loss = sum(m(x));
-  nn::to(m, f64);
-  EXPECT_NE(message_of<GradError>([&] { loss.backward(); }), "");
-  EXPECT_FALSE(m.weight.grad().defined() || x.grad().defined());
+  Tensor x = randn({4, 2}).requires_grad_();
+  const Tensor of_head = sum(head(x).output), of_linear = sum(m(x));
+  nn::to(head, f64), nn::to(m, f64);
+  const std::string saved = message_of<GradError>([&] { of_head.backward(); });
+  EXPECT_NE(saved.find("changed in place"), std::string::npos) << saved;
+  EXPECT_NE(message_of<GradError>([&] { of_linear.backward(); }), "");
+  EXPECT_FALSE(m.weight.grad().defined() || head.W_v.grad().defined() || x.grad().defined());
 }
 
 TEST(To, RefusesWhatWasComputedBeforeAnythingChanges) {
