@@ -61,7 +61,7 @@ class Blame {
       const auto step = step_of.find(node->outputs[0].id);
       if (step != step_of.end()) {
         const std::string fault = check_node(*node, step->second, number);
-        if (!fault.empty() && ++wrong <= 5) out += (out.empty() ? "" : "\n") + fault;
+        if (!fault.empty() && ++wrong <= 5) out += (out.empty() ? "" : "\n  ") + fault;
       }
       ++number;
     }
@@ -86,7 +86,7 @@ class Blame {
       if (!node.edges[slot].node || input.numel() == 0 || std::count(done.begin(), done.end(), input.id())) continue;
       done.push_back(input.id());
       const std::string fault = check_input(node, s, slot, number);
-      if (!fault.empty()) out += (out.empty() ? "" : "\n") + fault;
+      if (!fault.empty()) out += (out.empty() ? "" : "\n  ") + fault;
     }
     return out;
   }
