@@ -36,7 +36,7 @@ bool crowded(Index stride) {
 
 template <class T>
 Blocks blocks_for(const Product<T>& x) {
-  constexpr Index n_limit = 256;
+  constexpr Index n_limit = 384;
   const Index k_blocks = (x.k + k_limit<T> - 1) / k_limit<T>, n_blocks = (x.n + n_limit - 1) / n_limit;
   Blocks blocks;
   blocks.k = (x.k + k_blocks - 1) / k_blocks;
@@ -144,13 +144,13 @@ void multiply_dots(const Few<double>& x) { HWY_DYNAMIC_DISPATCH(DotsF64)(x); }
 void add_rows(const Few<float>& x) { HWY_DYNAMIC_DISPATCH(RowsF32)(x); }
 void add_rows(const Few<double>& x) { HWY_DYNAMIC_DISPATCH(RowsF64)(x); }
 
-/// Products of up to this many multiplications are over before a cut that looks at threads would be.
+/// Products of up to this many multiplications are over before a look at threads would be.
 constexpr Index small_work = 16 * 16 * 16;
 /// Multiplications that pay for one more thread; for products with few rows, elements of the matrix.
 constexpr Index thread_work = 48 * 48 * 48, thread_elements = 1 << 17;
 /// Few rows, each long for their number: then dot products are faster than bringing the matrix into the order of the tiles.
-constexpr Index most_few = 16;
-constexpr bool dots_pay(Index rows, Index depth) { return rows <= 8 ? depth >= 64 : rows <= most_few && depth >= 256; }
+constexpr Index most_few = 16, least_depth = 64;
+constexpr bool dots_pay(Index rows, Index depth) { return rows <= 8 ? depth >= least_depth : rows <= most_few && depth >= 256; }
 
 template <class T>
 class Scratch {
@@ -169,53 +169,38 @@ class Scratch {
   void* data_;
 };
 
-/// The part of a product that begins at row i and column j of c.
+/// How a product is computed. Follows from its sizes and strides alone.
+struct Plan {
+  enum class Way { tiles, dots, rows, plain } way;
+  Blocks blocks;                   ///< of tiles
+  Index row_copies = 0, sums = 0;  ///< elements that the other ways copy
+  Index scratch() const { return way == Way::tiles ? blocks.panel : row_copies + sums; }
+};
+
+/// The few rows, or the few columns as rows of the transpose.
 template <class T>
-Product<T> part(Product<T> x, Index i, Index m, Index j, Index n) {
-  x.a.data += i * x.a.row_stride;
-  x.b.data += j * x.b.col_stride;
-  x.c += i * x.ldc + j;
-  x.m = m;
-  x.n = n;
-  return x;
+Few<T> few_of(const Product<T>& x) {
+  if (x.m <= x.n) return {x.m, x.n, x.k, x.a, x.b, x.c, x.ldc, 1, x.add};
+  return {x.n, x.m, x.k, {x.b.data, x.b.col_stride, x.b.row_stride}, {x.a.data, x.a.col_stride, x.a.row_stride}, x.c, 1, x.ldc, x.add};
 }
 
-/// c in a grid of parts, one for a thread. Each part copies its own operands, so the grid is the one with the least to copy.
 template <class T>
-void multiply_in_parts(const Product<T>& x, int threads) {
-  const Blocks whole = blocks_for(x);
-  const Index row_tiles = (x.m + whole.tile_rows - 1) / whole.tile_rows, column_tiles = (x.n + whole.tile_columns - 1) / whole.tile_columns;
-  Index down = 1, across = 1;
-  double least = 0;
-  for (Index d = 1; d <= threads; ++d) {
-    const Index a = std::min<Index>(threads / d, column_tiles);
-    if (d > row_tiles) break;
-    const double largest = static_cast<double>((row_tiles + d - 1) / d) * static_cast<double>((column_tiles + a - 1) / a);
-    const double copied = static_cast<double>(x.m) / static_cast<double>(d) + static_cast<double>(x.n) / static_cast<double>(a);
-    const double cost = largest * static_cast<double>(whole.tile_rows * whole.tile_columns) + 16 * copied;
-    if (least == 0 || cost < least) least = cost, down = d, across = a;
+Plan plan_for(const Product<T>& x) {
+  if (std::min(x.m, x.n) <= most_few) {
+    const Few<T> few = few_of(x);
+    const Index row_copies = few.a.col_stride == 1 || few.k == 1 ? 0 : few.m * few.k;
+    const bool in_columns = few.b.row_stride == 1, in_rows = few.b.col_stride == 1 && few.n > 1;
+    if (few.m == 1 && in_rows && !(in_columns && few.k > few.n)) return {Plan::Way::rows, {}, row_copies, few.c_col == 1 ? 0 : few.n};
+    if (in_columns && (few.m == 1 || dots_pay(few.m, few.k))) return {Plan::Way::dots, {}, row_copies, 0};
+    if (few.m == 1) return {Plan::Way::plain, {}};
   }
-  const Index rows = (row_tiles + down - 1) / down * whole.tile_rows, columns = (column_tiles + across - 1) / across * whole.tile_columns;
-  Blocks blocks = blocks_for(part(x, 0, std::min(rows, x.m), 0, std::min(columns, x.n)));
-  blocks.k = whole.k;
-  const Scratch<T> panels(blocks.panel * down * across);
-  const auto run = [&](Index begin, Index end) {
-    for (Index cell = begin; cell < end; ++cell) {
-      const Index i = cell / across * rows, j = cell % across * columns;
-      if (i >= x.m || j >= x.n) continue;
-      multiply(part(x, i, std::min(rows, x.m - i), j, std::min(columns, x.n - j)), blocks, panels.data() + cell * blocks.panel);
-    }
-  };
-  using Run = decltype(run);
-  parallel_ranges(
-      down * across, static_cast<int>(down * across), [](void* f, Index begin, Index end) { (*static_cast<Run*>(f))(begin, end); },
-      const_cast<void*>(static_cast<const void*>(&run)));
+  return {Plan::Way::tiles, blocks_for(x)};
 }
 
-/// The columns of x, spread over threads.
+/// f(part) for all columns of x, in parts of at least `grain` on several threads.
 template <class T, class F>
-void in_columns(const Few<T>& x, const F& f) {
-  parallel_for(x.n, std::max<Index>(1, thread_elements / x.k), [&](Index begin, Index end) {
+void in_columns(const Few<T>& x, Index grain, const F& f) {
+  parallel_for(x.n, grain, [&](Index begin, Index end) {
     Few<T> some = x;
     some.n = end - begin;
     some.b.data += begin * x.b.col_stride;
@@ -224,50 +209,90 @@ void in_columns(const Few<T>& x, const F& f) {
   });
 }
 
-/// Copies the rows of x.a one after another, where they are not.
 template <class T>
-class RowsInOrder {
- public:
-  explicit RowsInOrder(Few<T>& x) : copy_(x.a.col_stride == 1 || x.k == 1 ? 0 : x.m * x.k) {
-    if (!copy_.data()) return;
+void multiply_few(Few<T> x, const Plan& plan, T* scratch, Index grain) {
+  if (plan.way == Plan::Way::plain) {
+    for (Index j = 0; j < x.n; ++j) {
+      T sum = 0;
+      for (Index p = 0; p < x.k; ++p) sum += x.a.data[p * x.a.col_stride] * x.b.data[p * x.b.row_stride + j * x.b.col_stride];
+      x.c[j * x.c_col] = x.add ? x.c[j * x.c_col] + sum : sum;
+    }
+    return;
+  }
+  if (plan.row_copies > 0) {
     for (Index i = 0; i < x.m; ++i)
-      for (Index p = 0; p < x.k; ++p) copy_.data()[i * x.k + p] = x.a.data[i * x.a.row_stride + p * x.a.col_stride];
-    x.a = {copy_.data(), x.k, 1};
+      for (Index p = 0; p < x.k; ++p) scratch[i * x.k + p] = x.a.data[i * x.a.row_stride + p * x.a.col_stride];
+    x.a = {scratch, x.k, 1};
   }
+  if (plan.way == Plan::Way::dots) return in_columns(x, grain, [](const Few<T>& some) { multiply_dots(some); });
 
- private:
-  Scratch<T> copy_;
-};
+  Few<T> to = x;
+  if (plan.sums > 0) to.c = scratch + plan.row_copies, to.c_col = 1, to.add = false;
+  in_columns(to, grain, [](const Few<T>& some) {
+    if (!some.add) std::fill(some.c, some.c + some.n, T{0});
+    add_rows(some);
+  });
+  if (plan.sums > 0)
+    for (Index j = 0; j < x.n; ++j) x.c[j * x.c_col] = x.add ? x.c[j * x.c_col] + to.c[j] : to.c[j];
+}
 
-/// Without tiles, as long as the few rows or the matrix lie well for that. False when they do not, or there are too many rows.
+/// On this thread. `scratch` has plan.scratch() elements.
 template <class T>
-bool multiply_few(Few<T> x) {
-  const bool down = x.b.row_stride == 1, along = x.b.col_stride == 1 && x.n > 1;
-  if (x.m == 1 && along && !(down && x.k > x.n)) {
-    const RowsInOrder<T> copied(x);
-    const Scratch<T> sums(x.c_col == 1 ? 0 : x.n);
-    Few<T> to = x;
-    if (sums.data()) to.c = sums.data(), to.c_col = 1, to.add = false;
-    in_columns(to, [](const Few<T>& some) {
-      if (!some.add) std::fill(some.c, some.c + some.n, T{0});
-      add_rows(some);
-    });
-    if (sums.data())
-      for (Index j = 0; j < x.n; ++j) x.c[j * x.c_col] = x.add ? x.c[j * x.c_col] + sums.data()[j] : sums.data()[j];
-    return true;
-  }
-  if (down && (x.m == 1 || dots_pay(x.m, x.k))) {
-    const RowsInOrder<T> copied(x);
-    in_columns(x, [](const Few<T>& some) { multiply_dots(some); });
-    return true;
-  }
-  if (x.m > 1) return false;
-  for (Index j = 0; j < x.n; ++j) {
-    T sum = 0;
-    for (Index p = 0; p < x.k; ++p) sum += x.a.data[p * x.a.col_stride] * x.b.data[p * x.b.row_stride + j * x.b.col_stride];
-    x.c[j * x.c_col] = x.add ? x.c[j * x.c_col] + sum : sum;
-  }
+void run_here(const Product<T>& x, const Plan& plan, T* scratch) {
+  if (plan.way == Plan::Way::tiles) return multiply(x, plan.blocks, scratch);
+  const Few<T> few = few_of(x);
+  multiply_few(few, plan, scratch, few.n);
+}
+
+/// Whether there is nothing to multiply; then c is as it has to be.
+template <class T>
+bool done_without_work(const Product<T>& x) {
+  if (x.k > 0 && x.m > 0 && x.n > 0) return false;
+  if (!x.add)
+    for (Index i = 0; i < x.m; ++i) std::fill(x.c + i * x.ldc, x.c + i * x.ldc + x.n, T{0});
   return true;
+}
+
+/// Runs f(i) for i < n, each on a thread.
+template <class F>
+void on_threads(Index n, const F& f) {
+  parallel_ranges(
+      n, static_cast<int>(n),
+      [](void* context, Index begin, Index end) {
+        for (Index i = begin; i < end; ++i) (*static_cast<const F*>(context))(i);
+      },
+      const_cast<void*>(static_cast<const void*>(&f)));
+}
+
+/// c in a grid of parts, one for each thread. Every part copies its own operands, so the grid is the one with the least to do and to copy.
+template <class T>
+void multiply_in_parts(const Product<T>& x, const Blocks& whole, int threads) {
+  const auto up = [](Index n, Index parts) { return (n + parts - 1) / parts; };
+  const Index strip = whole.tile_columns, strips = up(x.n, strip);
+  Index down = 1, across = 1;
+  double least = 0;
+  for (Index d = 1; d <= std::min<Index>(threads, x.m); ++d) {
+    const Index a = std::min(threads / d, strips);
+    const double rows = static_cast<double>(up(x.m, d)), columns = static_cast<double>(up(strips, a) * strip);
+    const double cost = rows * columns + 16 * (rows + columns);
+    if (d == 1 || cost < least) least = cost, down = d, across = a;
+  }
+  const Index rows = up(x.m, down), columns = up(strips, across) * strip;
+  const auto part = [&](Index i, Index j) {
+    Product<T> p = x;
+    p.m = std::min(rows, x.m - i);
+    p.n = std::min(columns, x.n - j);
+    p.a.data += i * x.a.row_stride;
+    p.b.data += j * x.b.col_stride;
+    p.c += i * x.ldc + j;
+    return p;
+  };
+  Blocks blocks = blocks_for(part(0, 0));
+  const Scratch<T> panels(blocks.panel * down * across);
+  on_threads(down * across, [&](Index cell) {
+    const Index i = cell / across * rows, j = cell % across * columns;
+    if (i < x.m && j < x.n) multiply(part(i, j), blocks, panels.data() + cell * blocks.panel);
+  });
 }
 
 }  // namespace
@@ -276,28 +301,61 @@ namespace portable {
 
 template <class T>
 void gemm(Index m, Index n, Index k, Matrix<T> a, Matrix<T> b, T* c, Index ldc, Into into) {
-  if (m == 0 || n == 0) return;
-  const bool add = into == Into::accumulate;
-  if (k == 0) {
-    if (!add)
-      for (Index i = 0; i < m; ++i) std::fill(c + i * ldc, c + i * ldc + n, T{0});
-    return;
-  }
-  if (std::min(m, n) <= most_few) {
-    const bool transposed = n < m;
-    const Matrix<T> at{a.data, a.col_stride, a.row_stride}, bt{b.data, b.col_stride, b.row_stride};
-    if (multiply_few(transposed ? Few<T>{n, m, k, bt, at, c, 1, ldc, add} : Few<T>{m, n, k, a, b, c, ldc, 1, add})) return;
-  }
-  const Product<T> x{m, n, k, a, b, c, ldc, add};
+  const Product<T> x{m, n, k, a, b, c, ldc, into == Into::accumulate};
+  if (done_without_work(x)) return;
   const Index work = m * n * k;
-  if (work <= small_work && multiply_small(x)) return;
-  if (const int threads = threads_for(work, thread_work); threads > 1) return multiply_in_parts(x, threads);
-  const Blocks blocks = blocks_for(x);
-  const Scratch<T> panel(blocks.panel);
-  multiply(x, blocks, panel.data());
+  if (work <= small_work && k < least_depth && std::min(m, n) > 1 && multiply_small(x)) return;
+  const Plan plan = plan_for(x);
+  if (plan.way == Plan::Way::tiles) {
+    if (const int threads = threads_for(work, thread_work); threads > 1) return multiply_in_parts(x, plan.blocks, threads);
+  }
+  const Scratch<T> scratch(plan.scratch());
+  if (plan.way == Plan::Way::tiles) return multiply(x, plan.blocks, scratch.data());
+  multiply_few(few_of(x), plan, scratch.data(), std::max<Index>(1, thread_elements / k));
 }
 template void gemm(Index, Index, Index, Matrix<float>, Matrix<float>, float*, Index, Into);
 template void gemm(Index, Index, Index, Matrix<double>, Matrix<double>, double*, Index, Into);
+
+template <class T>
+void gemm_batched(Index batch, Index m, Index n, Index k, Matrix<T> a, Index a_batch_stride, Matrix<T> b, Index b_batch_stride, T* c) {
+  const Product<T> first{m, n, k, a, b, c, n, false};
+  const auto at = [&](Index p) {
+    Product<T> x = first;
+    x.a.data += p * a_batch_stride;
+    x.b.data += p * b_batch_stride;
+    x.c += p * m * n;
+    return x;
+  };
+  if (batch == 0 || done_without_work(Product<T>{batch * m, n, k, a, b, c, n, false})) return;
+  const Index work = m * n * k;
+  const int threads = threads_for(batch, std::max<Index>(1, thread_work / work));
+  if (threads == 1 || batch < threads) {
+    for (Index p = 0; p < batch; ++p) portable::gemm(m, n, k, at(p).a, at(p).b, at(p).c, n, Into::overwrite);
+    return;
+  }
+  const Plan plan = plan_for(first);
+  const Index scratch = plan.scratch();
+  const Scratch<T> scratches(scratch * threads);
+  on_threads(threads, [&](Index t) {
+    for (Index p = t * batch / threads; p < (t + 1) * batch / threads; ++p) run_here(at(p), plan, scratches.data() + t * scratch);
+  });
+}
+template void gemm_batched(Index, Index, Index, Index, Matrix<float>, Index, Matrix<float>, Index, float*);
+template void gemm_batched(Index, Index, Index, Index, Matrix<double>, Index, Matrix<double>, Index, double*);
+
+template <class T>
+void gemm_here(Index m, Index n, Index k, Matrix<T> a, Matrix<T> b, T* c, Index ldc, Into into, T* scratch) {
+  const Product<T> x{m, n, k, a, b, c, ldc, into == Into::accumulate};
+  if (!done_without_work(x)) run_here(x, plan_for(x), scratch);
+}
+template void gemm_here(Index, Index, Index, Matrix<float>, Matrix<float>, float*, Index, Into, float*);
+template void gemm_here(Index, Index, Index, Matrix<double>, Matrix<double>, double*, Index, Into, double*);
+
+Index gemm_here_scratch(Index m, Index n, Index k) {
+  constexpr Index strip = 64, k_limit = 256, n_limit = 512;  // no less than those of any target
+  const Index panel = std::min(k, k_limit) * std::min(n + strip, n_limit + strip);
+  return std::max(panel, std::min(std::min(m, n), most_few) * k + std::max(m, n));
+}
 
 }  // namespace portable
 }  // namespace heed::kernels

@@ -24,14 +24,7 @@ std::atomic<int>& thread_count() {
 std::atomic<bool> deterministic{false};
 std::atomic<bool> pool_used{false};
 std::atomic<bool> pool_lost{false};
-
-/// A forked child has only the thread that forked; OpenMP's runtime does not notice and waits for the others.
-void watch_forks() {
-  static const int registered = pthread_atfork(nullptr, nullptr, [] {
-    if (pool_used.load(std::memory_order_relaxed)) pool_lost.store(true, std::memory_order_relaxed);
-  });
-  static_cast<void>(registered);
-}
+std::atomic<bool> forked{false};
 
 }  // namespace
 
@@ -60,6 +53,17 @@ bool is_deterministic() { return deterministic.load(std::memory_order_relaxed); 
 
 namespace kernels {
 
+void watch_forks() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] {
+    forked.store(true, std::memory_order_relaxed);
+    if (pool_used.load(std::memory_order_relaxed)) pool_lost.store(true, std::memory_order_relaxed);
+  });
+  static_cast<void>(registered);
+}
+
+bool is_forked_child() { return forked.load(std::memory_order_relaxed); }
+
+// A forked child has only the thread that forked. OpenMP's runtime does not notice, and waits for the others.
 bool threads_are_lost() { return pool_lost.load(std::memory_order_relaxed); }
 
 void note_threads_used() {

@@ -19,9 +19,12 @@ int threads_for(Index n, Index grain);
 
 /// Whether this process was forked from one that had used its threads: they are not here, and waiting for them would never end.
 bool threads_are_lost();
-
-/// Marks the pool as used, for regions that heed does not open itself.
+/// For regions that heed does not open itself.
 void note_threads_used();
+
+/// From the first call of watch_forks or the first use of threads on, a forked child can tell that it is one.
+void watch_forks();
+bool is_forked_child();
 
 /// body(begin, end) over [0, n), on one thread unless there are at least two grains.
 /// A template so that the serial path is a plain call: no region is entered, nothing is allocated.
