@@ -1,16 +1,20 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 
-#include "../layout.h"
+#include "../dtype.h"
 
 // Attention in tiles: softmax(scale q k^T + mask) v and its gradients without a matrix of Tq x Tk, by the online softmax of Milakov and Gimelshein,
 // "Online normalizer calculation for softmax", 2018, and the recomputing backward of Dao et al., "FlashAttention", 2022. T is float or double.
+//
+// The bits of every result are the same for every thread count. A masked weight is exactly 0, but 0 times NaN is NaN: a NaN in a key's value may
+// show at queries that may not attend to it when others in the same tile may.
 
 namespace heed::kernels {
 
 /// One matrix for each of a batch: matrix p begins at data + offsets[p], its rows are `row_stride` elements apart and dense. Offsets may repeat
-/// (broadcast batches, shared heads) in inputs, not in outputs.
+/// (broadcast batches, shared heads).
 template <class T>
 struct Batched {
   T* data = nullptr;
@@ -18,6 +22,7 @@ struct Batched {
   Index row_stride = 0;
 };
 
+/// Any size may be 0.
 struct AttentionSizes {
   Index batch, Tq, Tk, d_k, d_v;
 };
@@ -30,9 +35,9 @@ struct AttentionMask {
   Index offset = 0;
   Index window = 0;                ///< keys with |i + offset - j| < window, if positive
   std::span<const Index> lengths;  ///< per batch entry: keys j < length
-  Batched<const bool> keep;        ///< rows of Tk, row_stride 0 repeats one row; null: all. Column stride is keep_column_stride (0 or 1)
-  Index keep_column_stride = 1;
-  Batched<const T> bias;  ///< added; -inf forbids
+  Batched<const bool> keep;        ///< true may be attended to; rows of Tk, row_stride 0 repeats one row
+  Index keep_column_stride = 1;    ///< 0 repeats one column
+  Batched<const T> bias;           ///< added; -inf forbids, whatever the score; strides as those of keep
   Index bias_column_stride = 1;
   std::span<const T> slopes;  ///< per batch entry: slope |i + offset - j| is added (alibi: negative slopes)
 };
@@ -44,16 +49,34 @@ struct AttentionDropout {
   std::uint64_t seed = 0, offset = 0;
 };
 
-/// out (batch, Tq, d_v) and lse (batch, Tq), the log of each row's sum of exponents, -inf for queries that may attend to nothing: their output is 0.
+/// What the softmax of one query is made from, each (batch, Tq): the largest of its scores s_j, and the sum of exp(s_j - max). -inf and 0 for
+/// queries that may attend to nothing. Kept apart, since max + log sum would lose the sum beside large scores.
+template <class T>
+struct SoftmaxRows {
+  T *max, *sum;
+};
+
+/// out (batch, Tq, d_v) and what the backward wants of the rows. Queries that may attend to nothing give 0.
 template <class T>
 void attention(const AttentionSizes&, Batched<const T> q, Batched<const T> k, Batched<const T> v, T scale, const AttentionMask<T>&,
-               const AttentionDropout&, T* out, T* lse);
+               const AttentionDropout&, T* out, SoftmaxRows<T>);
 
-/// Gradients, row-major (batch, T, d); null ones are not computed. dbias is (batch, Tq, Tk) and the one array of that size. With P = exp(scale q k^T
-/// + mask - lse), D = rowsum(dout out), dS = P (dout v^T - D): dv = P^T dout, dq = scale dS k, dk = scale dS^T q. The bits depend on the thread count
-/// at most.
+/// The weights themselves, before dropout: (batch, Tq, Tk), exp(s - max) / sum from the rows of a forward.
+template <class T>
+void attention_weights(const AttentionSizes&, Batched<const T> q, Batched<const T> k, T scale, const AttentionMask<T>&, SoftmaxRows<const T>,
+                       T* weights);
+
+/// Gradients, row-major; null ones are not computed. dq (batch, Tq, d_k), dk (batch, Tk, d_k), dv (batch, Tk, d_v); dbias (batch, Tq, Tk) is the one
+/// array of that size.
+template <class T>
+struct AttentionGradients {
+  T *dq = nullptr, *dk = nullptr, *dv = nullptr, *dbias = nullptr;
+};
+
+/// With P = exp(s - max) / sum, D = rowsum(dout out), dS = P (dout v^T - D): dv = P^T dout, dq = scale dS k, dk = scale dS^T q, dbias = dS.
+/// Dropout scales P in dv and dout v^T in dS.
 template <class T>
 void attention_backward(const AttentionSizes&, Batched<const T> q, Batched<const T> k, Batched<const T> v, T scale, const AttentionMask<T>&,
-                        const AttentionDropout&, const T* out, const T* lse, Batched<const T> dout, T* dq, T* dk, T* dv, T* dbias);
+                        const AttentionDropout&, const T* out, SoftmaxRows<const T>, Batched<const T> dout, AttentionGradients<T>);
 
 }  // namespace heed::kernels

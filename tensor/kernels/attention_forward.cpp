@@ -1,0 +1,287 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/tensor/kernels/attention_forward.cpp"
+#include "simd.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "attention-inl.h"
+#include "attention.h"
+#include "attention_call.h"
+
+#ifndef HEED_ATTENTION_FORWARD_ONCE
+#define HEED_ATTENTION_FORWARD_ONCE
+namespace heed::kernels {
+namespace {
+
+template <class T>
+struct ForwardCall {
+  const AttentionSizes& sizes;
+  Batched<const T> q, k, v;
+  T scale;
+  const AttentionMask<T>& mask;
+  const AttentionDropout& dropout;
+  T* out;
+  SoftmaxRows<T> rows;
+};
+
+/// Queries that go together, and the memory that they need.
+struct Strip {
+  Index width, scratch;
+};
+
+/// Keys that go together: their scores for one strip fill half of the first cache or more, their keys and values stay in the second.
+constexpr Index key_block = 256;
+
+}  // namespace
+}  // namespace heed::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+template <class T>
+Strip strip_of(const ForwardCall<T>& x) {
+  constexpr Index width = tile_columns<T>;
+  const Index keys = std::min(key_block, x.sizes.Tk);
+  const Index extra = (x.mask.keep.data || x.mask.bias.data || x.dropout.p > 0) ? 2 : 0;
+  return {width, width * (x.sizes.d_k + x.sizes.d_v + (1 + extra) * keys)};
+}
+
+/// Turns the scores of n keys into exp(s - max), with the running maxima and sums brought up to date; `fade` becomes what earlier sums and outputs
+/// are to be multiplied with. Returns whether any of that is not 1.
+template <class T, int vectors>
+HWY_INLINE bool soften(Index n, T* HWY_RESTRICT s, Vector<T> (&max)[vectors], Vector<T> (&sum)[vectors], Vector<T> (&fade)[vectors]) {
+  const Simd<T> d;
+  constexpr Index width = vectors * lanes<T>;
+  const auto nothing = hn::Set(d, -infinity<T>);
+  Vector<T> top[vectors], shift[vectors], added[vectors];
+  for (int v = 0; v < vectors; ++v) top[v] = max[v], added[v] = hn::Zero(d);
+  for (Index j = 0; j < n; ++j)
+    for (int v = 0; v < vectors; ++v) top[v] = hn::Max(hn::Load(d, s + j * width + v * lanes<T>), top[v]);
+  bool faded = false;
+  for (int v = 0; v < vectors; ++v) {
+    shift[v] = hn::IfThenElse(hn::Eq(top[v], nothing), hn::Zero(d), top[v]);
+    fade[v] = exp_of_negative(d, hn::Sub(max[v], shift[v]));
+    faded |= !hn::AllTrue(d, hn::Eq(top[v], max[v]));
+    max[v] = top[v];
+  }
+  for (Index j = 0; j < n; ++j) {
+    for (int v = 0; v < vectors; ++v) {
+      T* const at = s + j * width + v * lanes<T>;
+      const auto e = exp_of_negative(d, hn::Sub(hn::Load(d, at), shift[v]));
+      added[v] = hn::Add(added[v], e);
+      hn::Store(e, d, at);
+    }
+  }
+  for (int v = 0; v < vectors; ++v) sum[v] = hn::MulAdd(sum[v], fade[v], added[v]);
+  return faded;
+}
+
+template <class T, int vectors>
+void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) {
+  const Simd<T> d;
+  constexpr Index width = vectors * lanes<T>;
+  const auto& [batch, Tq, Tk, d_k, d_v] = x.sizes;
+  const Index count = queries.size();
+  T* const q = scratch;
+  T* const o = q + d_k * width;
+  T* const s = o + d_v * width;
+  T* const tile = s + std::min(key_block, Tk) * width;
+  T* const rows = tile + std::min(key_block, Tk) * width;
+  const Visibility visible(x.sizes, x.mask, p);
+  const Range keys = visible.some_keys(queries), open = visible.all_keys(queries);
+  const bool added = x.mask.keep.data || x.mask.bias.data;
+
+  Vector<T> max[vectors], sum[vectors], fade[vectors];
+  for (int v = 0; v < vectors; ++v) max[v] = hn::Set(d, -infinity<T>), sum[v] = hn::Zero(d);
+  if (!keys.empty()) pack_queries(matrix(x.q, p) + queries.begin * x.q.row_stride, x.q.row_stride, count, d_k, x.scale, q, width);
+  const Index step = equal_block(keys.size(), key_block);
+  for (Index j = keys.begin; j < keys.end; j += step) {
+    const TilePlace at{p, queries, {j, std::min(j + step, keys.end)}, width};
+    const Index n = at.keys.size();
+    multiply_tiles(n, width, d_k, matrix(x.k, p) + j * x.k.row_stride, x.k.row_stride, Index{1}, q, width, s, width, false);
+    if (added) load_added(x.mask, at, rows, tile);
+    if (added || !x.mask.slopes.empty() || j < open.begin || at.keys.end > open.end)
+      mask_tile(x.mask, visible, at, Index{0}, added ? tile : nullptr, s);
+    const bool faded = soften<T, vectors>(n, s, max, sum, fade);
+    if (x.dropout.p > 0) {
+      load_kept(x.dropout, x.sizes, at, rows, tile);
+      for (Index e = 0; e < n * width; e += lanes<T>) hn::Store(hn::Mul(hn::Load(d, s + e), hn::Load(d, tile + e)), d, s + e);
+    }
+    const bool first = j == keys.begin;
+    if (faded && !first)
+      for (Index c = 0; c < d_v; ++c)
+        for (int v = 0; v < vectors; ++v) {
+          T* const to = o + c * width + v * lanes<T>;
+          hn::Store(hn::Mul(hn::Load(d, to), fade[v]), d, to);
+        }
+    multiply_tiles(d_v, width, n, matrix(x.v, p) + j * x.v.row_stride, Index{1}, x.v.row_stride, s, width, o, width, !first);
+  }
+
+  const Index row = p * Tq + queries.begin;
+  T* const out = x.out + row * d_v;
+  for (int v = 0; v < vectors; ++v) {
+    const Lanes<T, true> valid(std::clamp(count - v * lanes<T>, Index{0}, lanes<T>));
+    valid.store(max[v], x.rows.max + row + v * lanes<T>);
+    valid.store(sum[v], x.rows.sum + row + v * lanes<T>);
+  }
+  if (keys.empty()) {
+    std::fill_n(out, count * d_v, T{0});
+    return;
+  }
+  for (int v = 0; v < vectors; ++v) {
+    const auto dead = hn::Eq(sum[v], hn::Zero(d));
+    const auto share = hn::Div(hn::Set(d, T{1}), sum[v]);
+    for (Index c = 0; c < d_v; ++c) {
+      T* const at = o + c * width + v * lanes<T>;
+      hn::Store(hn::IfThenZeroElse(dead, hn::Mul(hn::Load(d, at), share)), d, at);
+    }
+  }
+  copy_transposed(o, width, Index{1}, d_v, count, out, d_v);
+}
+
+/// Strip number `task`, the last queries of a batch entry first: with a causal mask they have the most to do.
+template <class T>
+void forward_task(const ForwardCall<T>& x, Index task, T* scratch) {
+  constexpr Index width = tile_columns<T>;
+  const Index strips = (x.sizes.Tq + width - 1) / width, begin = (strips - 1 - task % strips) * width;
+  const Range queries{begin, std::min(begin + width, x.sizes.Tq)};
+  if (queries.size() > lanes<T>)
+    forward_strip<T, tile_vectors>(x, task / strips, queries, scratch);
+  else
+    forward_strip<T, 1>(x, task / strips, queries, scratch);
+}
+
+/// Of the strip's scores, the weights, from the rows of a forward.
+template <class T>
+void weights_task(const ForwardCall<T>& x, Index task, T* scratch) {
+  const Simd<T> d;
+  constexpr Index width = tile_columns<T>;
+  const auto& [batch, Tq, Tk, d_k, d_v] = x.sizes;
+  const Index strips = (Tq + width - 1) / width, p = task / strips, begin = task % strips * width;
+  const Range queries{begin, std::min(begin + width, Tq)};
+  T* const q = scratch;
+  T* const s = q + d_k * width;
+  T* const tile = s + std::min(key_block, Tk) * width;
+  T* const rows = tile + std::min(key_block, Tk) * width;
+  const Visibility visible(x.sizes, x.mask, p);
+  const Range keys = visible.some_keys(queries);
+  const bool added = x.mask.keep.data || x.mask.bias.data;
+  T* const out = x.out + (p * Tq + begin) * Tk;
+  for (Index i = 0; i < queries.size(); ++i) {
+    std::fill_n(out + i * Tk, keys.begin, T{0});
+    std::fill_n(out + i * Tk + keys.end, Tk - keys.end, T{0});
+  }
+  if (keys.empty()) return;
+
+  Vector<T> shift[tile_vectors], share[tile_vectors];
+  for (int v = 0; v < tile_vectors; ++v) {
+    const Lanes<T, true> valid(std::clamp(queries.size() - v * lanes<T>, Index{0}, lanes<T>));
+    const auto sum = valid.load(x.rows.sum + p * Tq + begin + v * lanes<T>);
+    const auto dead = hn::Eq(sum, hn::Zero(d));
+    shift[v] = hn::IfThenElse(dead, hn::Set(d, infinity<T>), valid.load(x.rows.max + p * Tq + begin + v * lanes<T>));
+    share[v] = hn::IfThenZeroElse(dead, hn::Div(hn::Set(d, T{1}), sum));
+  }
+  pack_queries(matrix(x.q, p) + begin * x.q.row_stride, x.q.row_stride, queries.size(), d_k, x.scale, q, width);
+  const Index step = equal_block(keys.size(), key_block);
+  for (Index j = keys.begin; j < keys.end; j += step) {
+    const TilePlace at{p, queries, {j, std::min(j + step, keys.end)}, width};
+    const Index n = at.keys.size();
+    multiply_tiles(n, width, d_k, matrix(x.k, p) + j * x.k.row_stride, x.k.row_stride, Index{1}, q, width, s, width, false);
+    if (added) load_added(x.mask, at, rows, tile);
+    mask_tile(x.mask, visible, at, Index{0}, added ? tile : nullptr, s);
+    for (Index e = 0; e < n; ++e)
+      for (int v = 0; v < tile_vectors; ++v) {
+        T* const score = s + e * width + v * lanes<T>;
+        hn::Store(hn::Mul(exp_of_negative(d, hn::Sub(hn::Load(d, score), shift[v])), share[v]), d, score);
+      }
+    copy_transposed(s, width, Index{1}, n, queries.size(), out + j, Tk);
+  }
+}
+
+Strip StripF32(const ForwardCall<float>& x) { return strip_of(x); }
+Strip StripF64(const ForwardCall<double>& x) { return strip_of(x); }
+void ForwardF32(const ForwardCall<float>& x, Index task, float* scratch) { forward_task(x, task, scratch); }
+void ForwardF64(const ForwardCall<double>& x, Index task, double* scratch) { forward_task(x, task, scratch); }
+void WeightsF32(const ForwardCall<float>& x, Index task, float* scratch) { weights_task(x, task, scratch); }
+void WeightsF64(const ForwardCall<double>& x, Index task, double* scratch) { weights_task(x, task, scratch); }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace heed::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::kernels {
+namespace {
+
+HWY_EXPORT(StripF32);
+HWY_EXPORT(StripF64);
+HWY_EXPORT(ForwardF32);
+HWY_EXPORT(ForwardF64);
+HWY_EXPORT(WeightsF32);
+HWY_EXPORT(WeightsF64);
+
+template <class T>
+Strip strip_of(const ForwardCall<T>& x) {
+  if constexpr (sizeof(T) == 4)
+    return HWY_DYNAMIC_DISPATCH(StripF32)(x);
+  else
+    return HWY_DYNAMIC_DISPATCH(StripF64)(x);
+}
+
+/// Multiplications that pay for one more thread.
+constexpr Index thread_work = 1 << 20;
+
+template <class T, class F>
+void run_strips(const ForwardCall<T>& x, const F& run) {
+  const auto& [batch, Tq, Tk, d_k, d_v] = x.sizes;
+  const Strip strip = strip_of(x);
+  const Index tasks = batch * ((Tq + strip.width - 1) / strip.width);
+  if (tasks == 0) return;
+  // In double, which cannot overflow.
+  const double work = static_cast<double>(batch * Tq) * static_cast<double>(Tk) * static_cast<double>(d_k + d_v + 8) * (x.mask.causal ? 0.5 : 1.0);
+  const int threads = threads_for(std::min(tasks, static_cast<Index>(std::min(work / thread_work, 1e6))), 1);
+  run_tasks<T>(tasks, threads, strip.scratch, run);
+}
+
+}  // namespace
+
+template <class T>
+void attention(const AttentionSizes& sizes, Batched<const T> q, Batched<const T> k, Batched<const T> v, T scale, const AttentionMask<T>& mask,
+               const AttentionDropout& dropout, T* out, SoftmaxRows<T> rows) {
+  const ForwardCall<T> x{sizes, q, k, v, scale, mask, dropout, out, rows};
+  run_strips(x, [&](Index task, T* scratch) {
+    if constexpr (sizeof(T) == 4)
+      HWY_DYNAMIC_DISPATCH(ForwardF32)(x, task, scratch);
+    else
+      HWY_DYNAMIC_DISPATCH(ForwardF64)(x, task, scratch);
+  });
+}
+template void attention(const AttentionSizes&, Batched<const float>, Batched<const float>, Batched<const float>, float, const AttentionMask<float>&,
+                        const AttentionDropout&, float*, SoftmaxRows<float>);
+template void attention(const AttentionSizes&, Batched<const double>, Batched<const double>, Batched<const double>, double,
+                        const AttentionMask<double>&, const AttentionDropout&, double*, SoftmaxRows<double>);
+
+template <class T>
+void attention_weights(const AttentionSizes& sizes, Batched<const T> q, Batched<const T> k, T scale, const AttentionMask<T>& mask,
+                       SoftmaxRows<const T> rows, T* weights) {
+  const AttentionDropout none;
+  const ForwardCall<T> x{sizes, q, k, {}, scale, mask, none, weights, {const_cast<T*>(rows.max), const_cast<T*>(rows.sum)}};
+  run_strips(x, [&](Index task, T* scratch) {
+    if constexpr (sizeof(T) == 4)
+      HWY_DYNAMIC_DISPATCH(WeightsF32)(x, task, scratch);
+    else
+      HWY_DYNAMIC_DISPATCH(WeightsF64)(x, task, scratch);
+  });
+}
+template void attention_weights(const AttentionSizes&, Batched<const float>, Batched<const float>, float, const AttentionMask<float>&,
+                                SoftmaxRows<const float>, float*);
+template void attention_weights(const AttentionSizes&, Batched<const double>, Batched<const double>, double, const AttentionMask<double>&,
+                                SoftmaxRows<const double>, double*);
+
+}  // namespace heed::kernels
+#endif
