@@ -220,6 +220,7 @@ class NanSearch final : public RecordObserver {
 
   void on_record(const OpName& op, std::span<Tensor> outputs, std::span<const Tensor> inputs) override {
     if (before_) before_->on_record(op, outputs, inputs);
+    if (thread_state.running) return;  // a part of a backward, which is judged as a whole and by the name of its op
     const Quiet quiet;
     if (std::any_of(inputs.begin(), inputs.end(), has_nan)) return;
     for (const Tensor& out : outputs)

@@ -61,7 +61,7 @@ class Blame {
       const auto step = step_of.find(node->outputs[0].id);
       if (step != step_of.end()) {
         const std::string fault = check_node(*node, step->second, number);
-        if (!fault.empty() && ++wrong <= 5) out += (out.empty() ? "" : "\n") + fault;
+        if (!fault.empty() && ++wrong <= 5) out += (out.empty() ? "" : "\n  ") + fault;
       }
       ++number;
     }
@@ -86,7 +86,7 @@ class Blame {
       if (!node.edges[slot].node || input.numel() == 0 || std::count(done.begin(), done.end(), input.id())) continue;
       done.push_back(input.id());
       const std::string fault = check_input(node, s, slot, number);
-      if (!fault.empty()) out += (out.empty() ? "" : "\n") + fault;
+      if (!fault.empty()) out += (out.empty() ? "" : "\n  ") + fault;
     }
     return out;
   }
@@ -112,10 +112,9 @@ class Blame {
         for (std::size_t i = 0; i < made.size(); ++i) slope += dot(made[i], cotangents[i]);
         values.assign(1, slope);
       };
-      Values base;
-      evaluate(base);
+      const Baseline base = baseline(evaluate, epsilon, [&](double t) { line.move(t * typical_size(input)); });
       NumericColumn column;
-      column.measure(line, evaluate, base, size, epsilon);
+      column.measure(line, evaluate, base, size);
       const double numeric = column.derivative(0);
       // The sum over outputs and directions rounds more than a single element does.
       const double bound = 10 * column.error(0) + 1e-7 * std::abs(numeric);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <random>
 
@@ -15,12 +16,24 @@
 #include "grad_mode.h"
 #include "gradcheck_report.h"
 #include "op.h"
+#include "ops.h"
 
 namespace heed::detail {
 namespace {
 
 constexpr double automatic_seconds = 10;  // predicted, up to which every element is looked at
 constexpr std::size_t sample_cotangents = 2;
+
+/// Whether two tensors that are not one and the same lie in overlapping stretches of one storage.
+bool share_memory(const Tensor& a, const Tensor& b) {
+  if (a.id() == b.id() || !(a.ref()->storage == b.ref()->storage) || a.numel() == 0 || b.numel() == 0) return false;
+  const auto last = [](const Tensor& t) {
+    Index at = t.ref()->layout.offset;
+    for (std::size_t d = 0; d < t.shape().size(); ++d) at += (t.shape()[d] - 1) * t.strides()[d];
+    return at;
+  };
+  return a.ref()->layout.offset <= last(b) && b.ref()->layout.offset <= last(a);
+}
 
 void require_checkable(const NamedTensors& inputs, const GradcheckOptions& options) {
   for (const auto& [name, t] : inputs) {
@@ -34,6 +47,11 @@ void require_checkable(const NamedTensors& inputs, const GradcheckOptions& optio
     if (overlaps_itself(t.ref()->layout))
       raise<ShapeError>("gradcheck: elements of input {} share memory (shape {}, strides {}), so that moving one moves others: make it contiguous",
                         name, t.shape(), t.strides());
+    for (const auto& [other_name, other] : inputs) {
+      if (&other == &t) break;
+      if (share_memory(t, other))
+        raise<ShapeError>("gradcheck: inputs {} and {} share memory, so that moving one moves the other: clone one of them", other_name, name);
+    }
   }
 }
 
@@ -87,14 +105,15 @@ class Check {
       if (!is_float(t.dtype())) raise<DTypeError>("gradcheck: an output is {}: only f64 (and f32) have derivatives", t.dtype());
       epsilon_ = std::max(epsilon_, epsilon_of(t.dtype()));
     }
-    evaluate(base_);
-    Values again;
+    Values once, again;
+    evaluate(once);
     evaluate(again);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / 3;
-    if (again.size() != base_.size() || std::memcmp(again.data(), base_.data(), base_.size() * sizeof(double)) != 0)
+    if (again.size() != once.size() || std::memcmp(again.data(), once.data(), once.size() * sizeof(double)) != 0)
       return refusal("the function is not deterministic: two calls with the same inputs gave different results (dropout in training?)");
-    if (std::any_of(base_.begin(), base_.end(), [](double v) { return !std::isfinite(v); }))
+    if (std::any_of(once.begin(), once.end(), [](double v) { return !std::isfinite(v); }))
       return refusal("the function itself gives NaN or infinity at these inputs");
+    count_ = once.size();
 
     for (const auto& [name, t] : inputs_) parts_.inputs.push_back({name, t.numel()});
     choose(seconds);
@@ -118,17 +137,36 @@ class Check {
     for (const Tensor& t : fn_()) append(all, t);
   }
 
+  /// The values of `f` and what the last bits of the inputs do to them.
+  Baseline look(const Evaluate& f) {
+    struct Moved : std::vector<std::unique_ptr<DirectionLine>> {
+      ~Moved() { put_back(); }
+      void put_back() {
+        while (!empty()) pop_back();  // last first: the same tensor may be two inputs
+      }
+    } moved;
+    return baseline(f, epsilon_, [&](double t) {
+      moved.put_back();
+      if (t == 0) return;
+      const NoGrad off;
+      for (const Tensor& leaf : leaves_) {
+        moved.push_back(std::make_unique<DirectionLine>(leaf, leaf.detach() * normal_like(leaf)));
+        moved.back()->move(t);
+      }
+    });
+  }
+
   // Modes
 
   /// `seconds` is what one evaluation takes; a backward is counted as three.
   void choose(double seconds) {
     Index elements = 0;
     for (const Tensor& t : leaves_) elements += t.numel();
-    const double calls = 4.0 * static_cast<double>(elements) + 3.0 * static_cast<double>(base_.size());
+    const double calls = 4.0 * static_cast<double>(elements) + 3.0 * static_cast<double>(count_);
     mode_ = options_.mode;
     if (mode_.kind() == GradcheckMode::Kind::automatic)
       mode_ = calls * seconds <= automatic_seconds ? GradcheckMode::full() : GradcheckMode::directional();
-    const std::string size = fmt::format("{} elements of {} inputs by {} output elements", elements, inputs_.size(), base_.size());
+    const std::string size = fmt::format("{} elements of {} inputs by {} output elements", elements, inputs_.size(), count_);
     const char* chosen = options_.mode.kind() == GradcheckMode::Kind::automatic ? ", chosen" : "";
     switch (mode_.kind()) {
       case GradcheckMode::Kind::full: parts_.headline = fmt::format("{}, mode full{}", size, chosen); break;
@@ -145,6 +183,7 @@ class Check {
   void full() {
     const std::vector<Values> jacobian = analytic_jacobian();
     const Evaluate all = [this](Values& v) { evaluate(v); };
+    const Baseline base = look(all);
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       const std::size_t columns = static_cast<std::size_t>(leaves_[i].numel());
       const double typical = typical_size(leaves_[i]);
@@ -152,14 +191,13 @@ class Check {
       std::vector<Suspect> found;
       for (Index element = 0; element < leaves_[i].numel(); ++element) {
         ElementLine line(leaves_[i], element);
-        column.measure(line, all, base_, step_for(line.start(), typical, epsilon_), epsilon_);
+        column.measure(line, all, base, step_for(line.start(), typical, epsilon_));
         Suspect worst{-1, element, 0, 0, {}};
-        for (std::size_t o = 0; o < base_.size(); ++o)
-          worst.consider(column, o, jacobian[i][o * columns + static_cast<std::size_t>(element)], epsilon_);
+        for (std::size_t o = 0; o < count_; ++o) worst.consider(column, o, jacobian[i][o * columns + static_cast<std::size_t>(element)], epsilon_);
         if (worst.ratio >= 0) found.push_back(worst);
       }
       parts_.inputs[i].looked_at = leaves_[i].numel();
-      settle(i, std::move(found), all, base_, [this](std::size_t o) { return output_text(o); });
+      settle(i, std::move(found), all, base, [this](std::size_t o) { return output_text(o); });
     }
   }
 
@@ -167,6 +205,8 @@ class Check {
   void directional() {
     const auto cotangents = random_cotangents(static_cast<std::size_t>(mode_.count()));
     const std::vector<std::vector<Values>> gradients = gradients_for(cotangents);
+    const Evaluate sums = projected(cotangents);
+    const Baseline base = look(sums);
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       if (leaves_[i].numel() == 0) continue;
       const double typical = typical_size(leaves_[i]);
@@ -176,16 +216,12 @@ class Check {
         const Tensor direction = normal_like(leaves_[i]);
         const Values u = direction.to_vector<double>();
         const double analytic = std::inner_product(u.begin(), u.end(), gradients[c][i].begin(), 0.0);
-        const Evaluate one = projected({cotangents[c]});
-        Values base;
-        one(base);
         DirectionLine line(leaves_[i], direction);
         NumericColumn column;
-        column.measure(line, one, base, step_for(0, typical, epsilon_), epsilon_);
-        Suspect s{-1, 0, 0, 0, {}};
-        s.consider(column, 0, analytic, epsilon_);
-        if (s.ratio > 1) s.judgment = judge(line, one, base, step_for(0, typical, epsilon_), epsilon_, 0, analytic);
-        s.value = c;
+        column.measure(line, sums, base, step_for(0, typical, epsilon_));
+        Suspect s{-1, 0, c, 0, {}};
+        s.consider(column, c, analytic, epsilon_);
+        if (s.ratio > 1) s.judgment = judge(line, sums, base, step_for(0, typical, epsilon_), c, analytic);
         failed |= s.judgment.verdict != Verdict::ok;
         if (s.ratio > worst.ratio) worst = s;
       }
@@ -215,14 +251,13 @@ class Check {
     std::iota(elements.begin(), elements.end(), 0);
     std::sample(elements.begin(), elements.end(), std::back_inserter(chosen), n, random_);
     const Evaluate some = projected(cotangents);
-    Values base;
-    some(base);
+    const Baseline base = look(some);
     const double typical = typical_size(leaves_[i]);
     NumericColumn column;
     std::vector<Suspect> found;
     for (Index element : chosen) {
       ElementLine line(leaves_[i], element);
-      column.measure(line, some, base, step_for(line.start(), typical, epsilon_), epsilon_);
+      column.measure(line, some, base, step_for(line.start(), typical, epsilon_));
       Suspect worst{-1, element, 0, 0, {}};
       for (std::size_t c = 0; c < cotangents.size(); ++c) worst.consider(column, c, gradients[c][i][static_cast<std::size_t>(element)], epsilon_);
       found.push_back(worst);
@@ -251,7 +286,7 @@ class Check {
 
   /// Second thoughts on what lies outside, worst first, and entries for the report.
   template <class OutputText>
-  void settle(std::size_t i, std::vector<Suspect> found, const Evaluate& values, const Values& base, OutputText output_name) {
+  void settle(std::size_t i, std::vector<Suspect> found, const Evaluate& values, const Baseline& base, OutputText output_name) {
     std::sort(found.begin(), found.end(), [](const Suspect& a, const Suspect& b) { return a.ratio > b.ratio; });
     const double typical = typical_size(leaves_[i]);
     std::size_t listed = 0;
@@ -259,7 +294,7 @@ class Check {
     for (Suspect& s : found) {
       if (s.ratio > 1) {
         ElementLine line(leaves_[i], s.element);
-        s.judgment = judge(line, values, base, step_for(line.start(), typical, epsilon_), epsilon_, s.value, s.analytic);
+        s.judgment = judge(line, values, base, step_for(line.start(), typical, epsilon_), s.value, s.analytic);
       }
       if (s.judgment.verdict == Verdict::ok) {
         if (!best_right) best_right = &s;
@@ -290,7 +325,7 @@ class Check {
   /// again: a backward that is right only for a gradient of one shows.
   std::vector<Values> analytic_jacobian() {
     std::vector<Values> jacobian;
-    for (const Tensor& leaf : leaves_) jacobian.emplace_back(base_.size() * static_cast<std::size_t>(leaf.numel()), 0.0);
+    for (const Tensor& leaf : leaves_) jacobian.emplace_back(count_ * static_cast<std::size_t>(leaf.numel()), 0.0);
     std::size_t row = 0;
     Values flat;
     for (const Tensor& out : outputs_) {
@@ -313,7 +348,7 @@ class Check {
   }
 
   std::vector<Values> random_cotangents(std::size_t count) {
-    std::vector<Values> all(count, Values(base_.size()));
+    std::vector<Values> all(count, Values(count_));
     for (Values& v : all)
       for (double& x : v) x = std::normal_distribution<>()(random_);
     return all;
@@ -372,7 +407,7 @@ class Check {
   const GradcheckOptions& options_;
   std::mt19937_64 random_;
   std::vector<Tensor> leaves_, outputs_;
-  Values base_;
+  std::size_t count_ = 0;  // of output elements
   double epsilon_ = 0;
   GradcheckMode mode_;
   ReportParts parts_;

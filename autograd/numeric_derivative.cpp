@@ -12,6 +12,9 @@ namespace {
 
 /// Rounding errors of a function value, in units of its last place: those of a sum of some dozen terms.
 constexpr double roundings = 32;
+/// How often the inputs are shaken to see what rounding does, and how far beyond the largest jump seen it may go.
+constexpr int shakes = 6;
+constexpr double beyond_seen = 8;
 
 Index offset_of(const Tensor& t, Index element) {
   Index offset = 0;
@@ -67,7 +70,27 @@ double typical_size(const Tensor& t) {
   return t.numel() ? std::sqrt(squares / static_cast<double>(t.numel())) : 0;
 }
 
-void NumericColumn::measure(Line& line, const Evaluate& evaluate, const Values& base, double step, double epsilon) {
+Baseline baseline(const Evaluate& evaluate, double epsilon, const std::function<void(double)>& shake) {
+  Baseline base;
+  base.epsilon = epsilon;
+  evaluate(base.values);
+  base.noise.assign(base.values.size(), 0.0);
+  double largest = 0;
+  for (double v : base.values) largest = std::max(largest, std::abs(v));
+  Values shaken;
+  for (int i = 0; i < shakes; ++i) {
+    shake(epsilon);
+    evaluate(shaken);
+    for (std::size_t v = 0; v < shaken.size() && v < base.values.size(); ++v)
+      base.noise[v] = std::max(base.noise[v], std::abs(shaken[v] - base.values[v]));
+  }
+  shake(0);
+  // More than this is no rounding but a jump of the function, which must not pass for noise.
+  for (double& n : base.noise) n = n <= 4096 * epsilon * largest ? n : 0;
+  return base;
+}
+
+void NumericColumn::measure(Line& line, const Evaluate& evaluate, const Baseline& base, double step) {
   // The distance is that between the points which the dtype really holds.
   const auto pair = [&](double h, Values& plus, Values& minus) {
     const double above = line.move(h);
@@ -79,10 +102,7 @@ void NumericColumn::measure(Line& line, const Evaluate& evaluate, const Values& 
   full_ = pair(step, plus_, minus_);
   half_ = pair(step / 2, half_plus_, half_minus_);
   line.move(0);
-  base_ = base;
-  epsilon_ = epsilon;
-  magnitude_ = 0;
-  for (double v : base) magnitude_ = std::max(magnitude_, std::abs(v));
+  base_ = &base;
 }
 
 double NumericColumn::derivative(std::size_t i) const {
@@ -90,10 +110,19 @@ double NumericColumn::derivative(std::size_t i) const {
   return (4 * fine - coarse) / 3;
 }
 
+double NumericColumn::rounding(std::size_t i) const {
+  const double size = std::max(std::abs(plus_[i]), std::abs(minus_[i]));
+  return (roundings * base_->epsilon * size + beyond_seen * base_->noise[i]) / half_;
+}
+
 double NumericColumn::error(std::size_t i) const {
   const double coarse = (plus_[i] - minus_[i]) / (2 * full_), fine = (half_plus_[i] - half_minus_[i]) / (2 * half_);
-  const double size = std::max({std::abs(plus_[i]), std::abs(minus_[i]), 1e-2 * magnitude_});
-  return std::abs(fine - coarse) / 3 + roundings * epsilon_ * size / half_;
+  return std::abs(fine - coarse) / 3 + rounding(i);
+}
+
+double NumericColumn::one_sided_gap(std::size_t i) const {
+  const double left = (base_->values[i] - half_minus_[i]) / half_, right = (half_plus_[i] - base_->values[i]) / half_;
+  return std::max(std::abs(left - right) - 4 * rounding(i), 0.0);
 }
 
 const char* text(Verdict v) {
@@ -101,22 +130,26 @@ const char* text(Verdict v) {
   return texts[static_cast<int>(v)];
 }
 
-Judgment judge(Line& line, const Evaluate& evaluate, const Values& base, double step, double epsilon, std::size_t value, double analytic) {
+Judgment judge(Line& line, const Evaluate& evaluate, const Baseline& base, double step, std::size_t value, double analytic) {
   NumericColumn column;
-  Judgment best{Verdict::wrong, 0, 0};
-  int one_sided = 0, rungs = 0;
-  for (double h = step; rungs < 4; h /= 16, ++rungs) {
-    column.measure(line, evaluate, base, h, epsilon);
-    const double d = column.derivative(value), e = column.error(value), left = column.from_left(value), right = column.from_right(value);
+  Judgment first{Verdict::wrong, 0, 0}, best{Verdict::wrong, 0, 0};
+  double first_gap = 0, last_gap = 0;
+  constexpr int rungs = 4;
+  for (int rung = 0; rung < rungs; ++rung, step /= 16) {
+    column.measure(line, evaluate, base, step);
+    const double d = column.derivative(value), e = column.error(value);
     if (std::isnan(d) || std::isnan(analytic)) return {Verdict::nan, d, e};
-    if (rungs == 0 || e < best.error) best = {Verdict::wrong, d, e};
-    // What looked wrong was a large third derivative, or a kink nearby that a finer step no longer meets.
-    if (std::abs(analytic - d) <= e && e < 1e-3 * std::max(std::abs(analytic), std::abs(d))) return {Verdict::ok, d, e};
-    // Derivatives from both sides draw together as h shrinks, except at a kink.
-    const double bound = 8 * roundings * epsilon * std::max(std::abs(base[value]), std::abs(d) * h) / h;
-    if (std::abs(left - right) > bound + 0.01 * (std::abs(left) + std::abs(right))) ++one_sided;
+    if (rung == 0) first = {Verdict::wrong, d, e}, first_gap = column.one_sided_gap(value);
+    if (rung == 0 || e < best.error) best = {Verdict::wrong, d, e};
+    last_gap = column.one_sided_gap(value);
+    // The finer step agrees. It is believed where it is sharp, or where it contradicts the first: that one met a large third derivative or a kink
+    // nearby.
+    const double size = std::max({std::abs(analytic), std::abs(d), std::abs(first.numeric)});
+    const bool contradicts = std::abs(d - first.numeric) > e + first.error;
+    if (std::abs(analytic - d) <= e && e <= (contradicts ? 1e-3 : 1e-6) * size) return {Verdict::ok, d, e};
   }
-  if (one_sided == rungs) best.verdict = Verdict::kink;
+  // Derivatives from both sides draw together as the step shrinks, by 16 a rung, except at a kink.
+  if (last_gap > 0.25 * first_gap && last_gap > 0.01 * std::abs(best.numeric)) best.verdict = Verdict::kink;
   return best;
 }
 

@@ -58,22 +58,34 @@ class DirectionLine final : public Line {
 using Values = std::vector<double>;
 using Evaluate = std::function<void(Values&)>;
 
+/// What a function gives where no line has moved, and how far each value jumps when the inputs move by their last bits: its rounding, which for sums
+/// that cancel is far above the last place of the value itself.
+struct Baseline {
+  Values values, noise;
+  double epsilon = 0;
+};
+/// `shake(t)` moves the inputs by about t of their size, in random directions; t = 0 puts them back.
+Baseline baseline(const Evaluate&, double epsilon, const std::function<void(double t)>& shake);
+
 /// d values / dt at position 0 of a line.
 class NumericColumn {
  public:
-  /// Central differences at steps h and h/2; `base` are the values at 0.
-  void measure(Line&, const Evaluate&, const Values& base, double step, double epsilon);
+  /// Central differences at steps h and h/2. The baseline outlives the column.
+  void measure(Line&, const Evaluate&, const Baseline&, double step);
 
   /// Extrapolated to step 0: error h^4.
   double derivative(std::size_t value) const;
   /// Of `derivative`: what the two steps disagree by, plus the rounding of the values.
   double error(std::size_t value) const;
-  double from_left(std::size_t value) const { return (base_[value] - half_minus_[value]) / half_; }
-  double from_right(std::size_t value) const { return (half_plus_[value] - base_[value]) / half_; }
+  /// By how much the derivatives from left and right differ, beyond rounding: shrinks with the step, except at a kink.
+  double one_sided_gap(std::size_t value) const;
 
  private:
-  Values plus_, minus_, half_plus_, half_minus_, base_;
-  double full_ = 0, half_ = 0, epsilon_ = 0, magnitude_ = 0;
+  double rounding(std::size_t value) const;
+
+  const Baseline* base_ = nullptr;
+  Values plus_, minus_, half_plus_, half_minus_;
+  double full_ = 0, half_ = 0;
 };
 
 enum class Verdict { ok, wrong, kink, nan };
@@ -84,7 +96,7 @@ struct Judgment {
   double numeric, error;
 };
 /// What finer and finer steps say of a value whose analytic derivative lies outside the error of the first.
-Judgment judge(Line&, const Evaluate&, const Values& base, double step, double epsilon, std::size_t value, double analytic);
+Judgment judge(Line&, const Evaluate&, const Baseline&, double step, std::size_t value, double analytic);
 
 /// A step for an element of this size in a tensor whose elements are typically that large: a fraction of either, so that inputs of any scale are
 /// checked alike.

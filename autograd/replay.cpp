@@ -20,6 +20,15 @@ class Observing {
   RecordObserver* before_;
 };
 
+/// A copy of the elements that the observers do not see.
+Tensor copy_of(const Tensor& t) {
+  RecordObserver* const before = std::exchange(thread_state.observer, nullptr);
+  const NoGrad off;
+  Tensor copy = t.clone();
+  thread_state.observer = before;
+  return copy;
+}
+
 class Tracer final : public RecordObserver {
  public:
   explicit Tracer(std::vector<Step>& steps) : steps_(steps) {}
@@ -27,7 +36,7 @@ class Tracer final : public RecordObserver {
   void on_record(const OpName& op, std::span<Tensor> outputs, std::span<const Tensor> inputs) override {
     Step step{op.name, op.caller, false, {inputs.begin(), inputs.end()}, {}, {}};
     for (const Tensor& t : inputs) step.recorded |= thread_state.grad_enabled && needs_grad(t);
-    for (const Tensor& t : outputs) step.outputs.push_back(t.detach()), step.output_ids.push_back(t.id());
+    for (const Tensor& t : outputs) step.outputs.push_back(copy_of(t)), step.output_ids.push_back(t.id());
     steps_.push_back(std::move(step));
   }
 
@@ -46,9 +55,9 @@ class Pinning final : public RecordObserver {
       raise<GradError>("gradcheck: the function took another course when it ran again, at op {} ({})", next_, op.name);
     const Step& step = steps_[next_];
     if (next_ == target_) {
-      for (const Tensor& t : outputs) made_.push_back(t.detach());
+      for (const Tensor& t : outputs) made_.push_back(copy_of(t));
     } else if (step.recorded) {
-      for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = step.output_ids[i] == replaced_id_ ? value_.detach() : step.outputs[i].detach();
+      for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = step.output_ids[i] == replaced_id_ ? copy_of(value_) : step.outputs[i].detach();
     }
     ++next_;
   }
@@ -79,9 +88,7 @@ class Lent {
  private:
   void write(const Tensor& value) {
     const NoGrad off;
-    const auto quiet = std::exchange(thread_state.observer, nullptr);
     leaf_.copy_(value);
-    thread_state.observer = quiet;
   }
   Tensor leaf_, kept_;
   std::uint32_t version_;

@@ -16,7 +16,7 @@ struct Step {
   Caller caller;
   bool recorded;                ///< got a node: recording was on and an input needed a gradient
   std::vector<Tensor> inputs;   ///< with their history
-  std::vector<Tensor> outputs;  ///< the elements only
+  std::vector<Tensor> outputs;  ///< copies of the elements: views of a leaf would change with it
   std::vector<std::uint64_t> output_ids;
 };
 

@@ -9,7 +9,7 @@ namespace heed::nn {
 class LayerNorm {
  public:
   /// Error for an eps that is negative or not finite.
-  LayerNorm(const Dims& normalized_shape, double eps = 1e-5);
+  explicit LayerNorm(const Dims& normalized_shape, double eps = 1e-5);
 
   Tensor operator()(const Tensor& x, Caller = Caller::here()) const;
 

@@ -137,7 +137,9 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& state) {
         if (steps >= 0 && steps == std::floor(steps) && steps < 0x1p53)
           item.steps = static_cast<Index>(steps);
         else
-          differences.mismatched(key, fmt::format("a count of steps in the optimizer, {} given", given));
+          differences.mismatched(key,
+                                 fmt::format("a count of steps in the optimizer, {} given",
+                                             given.numel() == 1 ? fmt::format("{}", steps) : fmt::format("{} {}", given.dtype(), given.shape())));
       }
     }
     const std::size_t all = group.buffers.size() + (group.counts_steps ? 1 : 0);

@@ -16,19 +16,15 @@ Index numel(const Dims& shape) { return std::accumulate(shape.begin(), shape.end
 
 Index checked_numel(const char* op, const Dims& shape, std::size_t element_size) {
   // A zero anywhere makes the tensor empty, however large the other sizes are, but strides must still be computable.
-  const Index limit = std::numeric_limits<Index>::max() / static_cast<Index>(element_size);
-  Index nonzero = 1;
-  bool is_empty = false;
+  Index nonzero = static_cast<Index>(element_size);
+  bool is_empty = false, overflows = false;
   for (Index size : shape) {
     if (size < 0) raise<ShapeError>("{}: a size is negative: {}", op, shape);
-    if (size == 0)
-      is_empty = true;
-    else if (nonzero > limit / size)
-      raise<ShapeError>("{}: more elements than can be addressed: {}", op, shape);
-    else
-      nonzero *= size;
+    if (size == 0) is_empty = true;
+    else overflows |= __builtin_mul_overflow(nonzero, size, &nonzero);
   }
-  return is_empty ? 0 : nonzero;
+  if (overflows) raise<ShapeError>("{}: more elements than can be addressed: {}", op, shape);
+  return is_empty ? 0 : nonzero / static_cast<Index>(element_size);
 }
 
 Dims row_major_strides(const Dims& shape) {

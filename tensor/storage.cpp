@@ -42,9 +42,8 @@ SizeClass size_class(std::size_t bytes) {
   const std::size_t units = std::max<std::size_t>((bytes + alignment - 1) / alignment, 1);
   if (units <= 4) return {units - 1, units * alignment};
   const std::size_t log = static_cast<std::size_t>(std::bit_width(units - 1)) - 1;  // 2^log < units <= 2^(log + 1)
-  const std::size_t quarter = std::size_t{1} << (log - 2);
-  const std::size_t steps = (units - 1 - (std::size_t{1} << log)) / quarter;  // 0..3
-  return {4 * (log - 1) + steps, ((std::size_t{1} << log) + (steps + 1) * quarter) * alignment};
+  const std::size_t steps = (units - 1 - (std::size_t{1} << log)) >> (log - 2);     // quarters of 2^log: 0..3
+  return {4 * (log - 1) + steps, ((std::size_t{1} << log) + ((steps + 1) << (log - 2))) * alignment};
 }
 
 void* system_allocate(std::size_t bytes) {

@@ -26,6 +26,11 @@ TensorImpl::TensorImpl(DType type, Layout where, Ref<Storage> bytes)
   count_tensor(1);
 }
 
+TensorImpl::TensorImpl(DType type, const Dims& shape, Index count, Ref<Storage> bytes)
+    : dtype(type), contiguous(true), layout{shape, row_major_strides(shape), 0}, numel(count), id(next_id()), storage(std::move(bytes)) {
+  count_tensor(1);
+}
+
 void TensorImpl::dispose() noexcept {
   this->~TensorImpl();
   deallocate(this, sizeof(TensorImpl));
@@ -36,8 +41,9 @@ Tensor make_tensor(DType dtype, const Layout& layout, Ref<Storage> storage) {
 }
 
 Tensor make_empty(const Dims& shape, DType dtype) {
-  const std::size_t bytes = static_cast<std::size_t>(numel(shape)) * size_of(dtype);
-  return make_tensor(dtype, {shape, row_major_strides(shape), 0}, Storage::make(bytes));
+  const Index count = numel(shape);
+  Ref<Storage> storage = Storage::make(static_cast<std::size_t>(count) * size_of(dtype));
+  return Tensor(Ref<TensorImpl>::adopt(new (allocate(sizeof(TensorImpl))) TensorImpl(dtype, shape, count, std::move(storage))));
 }
 
 Tensor make_view(const Tensor& x, const Layout& layout) {

@@ -28,6 +28,8 @@ struct TensorImpl {
   Ref<GradData> grad;  ///< absent unless the tensor takes part in differentiation
 
   TensorImpl(DType, Layout, Ref<Storage>);
+  /// Row-major: nothing has to be found out.
+  TensorImpl(DType, const Dims& shape, Index count, Ref<Storage>);
   ~TensorImpl() { count_tensor(-1); }
   void dispose() noexcept;
 };

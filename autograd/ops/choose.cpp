@@ -23,23 +23,18 @@ Tensor choose(const Tensor& cond, const Tensor& a, const Tensor& b, Caller calle
                 });
 }
 
-/// True at (i, j) of the last two dims where j - i <= diagonal.
-Tensor lower_triangle(Index rows, Index columns, Index diagonal) {
-  Tensor mask = detail::make_empty({rows, columns}, boolean);
-  bool* p = mask.mutable_data<bool>();
+/// x where `stays(column - row)` of the last two dims, 0 elsewhere.
+template <class Stays>
+Tensor triangle(const char* op, const Tensor& x, Caller caller, Stays stays) {
+  if (x.dim() < 2) detail::raise<ShapeError>("{}: wants at least two dims: shape {}", op, x.shape());
+  const Index rows = x.size(-2), columns = x.size(-1);
+  Tensor keep = detail::make_empty({rows, columns}, boolean);
+  bool* p = keep.mutable_data<bool>();
   for (Index i = 0; i < rows; ++i)
-    for (Index j = 0; j < columns; ++j) p[i * columns + j] = j - i <= diagonal;
-  return mask;
-}
-
-Tensor triangle(const char* op, const Tensor& x, const Tensor& keep, Caller caller) {
-  Tensor zero = Operand(0).beside(op, x.dtype());
+    for (Index j = 0; j < columns; ++j) *p++ = stays(j - i);
+  const Tensor zero = Operand(0).beside(op, x.dtype());
   return record({op, caller}, select_forward(op, keep, x, zero), x,
                 [keep = saved(keep)](const BackwardContext&, const Tensor& dy) -> Grads { return {where(keep.get(), dy, 0)}; });
-}
-
-void require_matrix(const char* op, const Tensor& x) {
-  if (x.dim() < 2) detail::raise<ShapeError>("{}: wants at least two dims: shape {}", op, x.shape());
 }
 
 }  // namespace
@@ -51,12 +46,14 @@ Tensor where(const Tensor& cond, const Operand& a, const Operand& b) {
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Operand& value) {
-  const Tensor fill = value.beside("masked_fill", x.impl("masked_fill").dtype);
+  Tensor fill = value.beside("masked_fill", x.impl("masked_fill").dtype);
   detail::require_dtype("masked_fill", mask, boolean);
+  detail::require_same_dtype("masked_fill", x, fill);
   if (fill.numel() != 1) detail::raise<ShapeError>("masked_fill: the value has {} elements: shape {}", fill.numel(), fill.shape());
   if (!detail::broadcasts_to(mask.shape(), x.shape()))
     detail::raise<ShapeError>("masked_fill: the mask {} does not broadcast to {}", mask.shape(), x.shape());
-  return record({"masked_fill", value.caller}, select_forward("masked_fill", mask, reshape(fill.detach(), {}), x), x, mask, fill,
+  if (fill.dim() > 0) fill = reshape(fill, {}, value.caller);
+  return record({"masked_fill", value.caller}, select_forward("masked_fill", mask, fill, x), x, mask, fill,
                 [mask = saved(mask)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
                   return {masked_fill(dy, mask.get(), 0), Tensor(), ctx.needs(2) ? where(mask.get(), dy, 0) : Tensor()};
                 });
@@ -80,15 +77,10 @@ Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> h
 }
 
 Tensor tril(const Tensor& x, Index diagonal, Caller caller) {
-  require_matrix("tril", x);
-  return triangle("tril", x, lower_triangle(x.size(-2), x.size(-1), diagonal), caller);
+  return triangle("tril", x, caller, [diagonal](Index above) { return above <= diagonal; });
 }
-
 Tensor triu(const Tensor& x, Index diagonal, Caller caller) {
-  require_matrix("triu", x);
-  const NoGrad off;
-  Tensor keep = !lower_triangle(x.size(-2), x.size(-1), diagonal - 1);
-  return triangle("triu", x, keep, caller);
+  return triangle("triu", x, caller, [diagonal](Index above) { return above >= diagonal; });
 }
 
 }  // namespace heed

@@ -26,8 +26,12 @@ kernels::Strided<T> over(const Tensor& t, const Dims& shape) {
   return {t.data<T>(), expand("broadcast", t.ref()->layout, shape).strides};
 }
 
+/// The shape that two operands broadcast to, small enough to allocate.
 inline Dims common_shape(const char* op, const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() ? a.shape() : broadcast_shapes(op, a.shape(), b.shape());
+  if (a.shape() == b.shape()) return a.shape();
+  const Dims shape = broadcast_shapes(op, a.shape(), b.shape());
+  checked_numel(op, shape, size_of(a.dtype()));
+  return shape;
 }
 
 Tensor unary_forward(const char* op, kernels::Unary, const Tensor& x);

@@ -62,8 +62,9 @@ Tensor left_gradient(const Tensor& dy, const Tensor& b) { return matmul(dy, tran
 /// db = a^T dy, summed over the batch inside the product where b has none.
 Tensor right_gradient(const Tensor& a, const Tensor& dy, std::size_t b_rank) {
   if (b_rank == 2 && a.dim() > 2) {
-    const Tensor rows = reshape(a, {a.numel() / std::max<Index>(a.size(-1), 1), a.size(-1)});
-    return matmul(transpose(rows, 0, 1), reshape(dy, {rows.size(0), dy.size(-1)}));
+    Index rows = 1;
+    for (Index d = 0; d < a.dim() - 1; ++d) rows *= a.size(d);
+    return matmul(transpose(reshape(a, {rows, a.size(-1)}), 0, 1), reshape(dy, {rows, dy.size(-1)}));
   }
   return matmul(transpose(a, -2, -1), dy);
 }

@@ -81,7 +81,7 @@ Tensor slice(const Tensor& x, Index dim, Index start, Index end, Index step, Cal
 
 Tensor detail::slice_backward(const Tensor& x, const Dims& shape, Index dim, Index start, Index step, Caller caller) {
   Tensor y = zeros(shape, x.dtype());
-  const Index end = std::min(start + step * x.size(dim), shape[static_cast<std::size_t>(dim)]);
+  const Index picked = x.size(dim), end = picked == 0 ? start : start + step * (picked - 1) + 1;
   const Layout at = slice("slice", y.ref()->layout, static_cast<std::size_t>(dim), start, end, step);
   dispatch(x.dtype(), [&]<class T>() { kernels::copy<T, T>(y.mutable_data<T>() + at.offset, at.strides, {x.data<T>(), x.strides()}, x.shape()); });
   return record({"slice_backward", caller}, std::move(y), x,

@@ -73,7 +73,7 @@ std::string picture(const RecallModel& model, const RecallBatch& example) {
 }  // namespace
 
 int run_recall(const Options& options) {
-  const Index steps = options.steps.value_or(600), B = options.batch.value_or(64), T = options.length.value_or(12);
+  const Index steps = options.steps.value_or(300), B = options.batch.value_or(64), T = options.length.value_or(12);
   const Index C = options.d_model.value_or(64), D = options.d_head.value_or(32);
   if (T - 1 > options.keys) {
     fmt::print(stderr, "--length: {} positions hold {} pairs with distinct keys, but --keys is {}: at most {} are allowed\n", T, T - 1, options.keys,

@@ -94,8 +94,8 @@ void binary_row(Binary op, T* out, const T* a, Index step_a, const T* b, Index s
     case Binary::pow:
       if (step_b == 0) return pow_by_number(out, a, step_a, b, n);
       return pow_row(out, a, step_a, b, step_b, n);
-    case Binary::maximum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::Ne(x, x)), x, y); });
-    case Binary::minimum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::Ne(x, x)), x, y); });
+    case Binary::maximum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y); });
+    case Binary::minimum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y); });
     case Binary::silu_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(silu_derivative(d, x), g); });
     case Binary::gelu_erf_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(gelu_erf_derivative(d, x), g); });
     case Binary::gelu_tanh_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(gelu_tanh_derivative(d, x), g); });

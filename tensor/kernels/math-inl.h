@@ -19,13 +19,13 @@
 // place of the result:
 //
 //              f32     f64     method
-//   exp        0.9     0.9     x = n ln 2 + r; 1 + r + r^2 P(r); scaled by 2^n with one rounding
+//   exp        1.0     1.0     x = n ln 2 + r; 1 + r + r^2 P(r); scaled by 2^n with one rounding
 //   log        0.9     0.9     x = 2^k m; log m = 2 atanh s with s = f / (2 + f), f = m - 1, arranged as f - (f^2/2 - s (f^2/2 + R(s^2)))
-//   log1p      1.2     1.2     as log of 1 + x, with the rounding of 1 + x put back into f
-//   tanh       1.9     1.9     E / (E + 2) with E = e^(2 abs(x)) - 1
-//   sigmoid    2.0     2.0     1 / (1 + e^-x), or e^x / (1 + e^x) for x < 0
-//   erf        1.3     1.3     x + x P(x^2) below 1/2, 1 - erfc above
-//   erfc part  3.0     3.0     e^-a^2 t P(1 - 2 K t) with t = 1 / (a + K); after Shepherd and Laframboise, "Chebyshev approximation of
+//   log1p      1.4     1.3     as log of 1 + x, with the rounding of 1 + x put back into f
+//   tanh       1.5     1.5     x + x^3 P(x^2) below 1/2, E / (E + 2) with E = e^(2 abs(x)) - 1
+//   sigmoid    2.4     2.3     1 / (1 + e^-x), or e^x / (1 + e^x) for x < 0
+//   erf        1.8     1.9     x + x P(x^2) below 7/8, 1 - erfc above
+//   erfc part  4       4       e^-a^2 t P(1 - 2 K t) with t = 1 / (a + K); after Shepherd and Laframboise, "Chebyshev approximation of
 //                              (1 + 2x) exp(x^2) erfc x in 0 <= x < infinity", Mathematics of Computation 36, 1981
 
 HWY_BEFORE_NAMESPACE();
@@ -177,25 +177,27 @@ HWY_INLINE V exp(D d, V x) {
   return scale(d, hn::Add(expm1_of_reduced(d, r), hn::Set(d, hn::TFromD<D>{1})), n);
 }
 
-/// k ln 2 + log m for the bits of u = 2^k m, sqrt(1/2) <= m < sqrt(2), and u + u_lo. u is positive, finite and normal.
+/// u = 2^k m with sqrt(1/2) <= m < sqrt(2), for positive, finite and normal u. Returns the bits of k + bias.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V log_of_normal(D d, V u, V u_lo, V k_shift) {
-  using T = hn::TFromD<D>;
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> split_exponent(D d, V u, V& k, V& m) {
   using C = Constants<D>;
   const hn::RebindToUnsigned<D> du;
   const auto sqrt_half = hn::Set(du, C::sqrt_half);
-  const auto one = hn::Set(du, C::bias << C::mantissa_bits);
   // The exponent field of u / sqrt(1/2) is k + bias.
-  const auto shifted = hn::Add(hn::BitCast(du, u), hn::Sub(one, sqrt_half));
+  const auto shifted = hn::Add(hn::BitCast(du, u), hn::Sub(hn::Set(du, C::bias << C::mantissa_bits), sqrt_half));
   const auto biased = hn::ShiftRight<C::mantissa_bits>(shifted);
-  const V whole_magic = hn::BitCast(d, hn::Set(du, C::whole_magic));
-  const V k = hn::Sub(hn::Sub(hn::BitCast(d, hn::Or(biased, hn::BitCast(du, whole_magic))), hn::Add(whole_magic, hn::Set(d, T{C::bias}))), k_shift);
+  const auto whole_magic = hn::Set(du, C::whole_magic);
+  k = hn::Sub(hn::BitCast(d, hn::Or(biased, whole_magic)), hn::BitCast(d, hn::Set(du, C::whole_magic | C::bias)));
   const auto mantissa = hn::And(shifted, hn::Set(du, (typename C::Bits{1} << C::mantissa_bits) - 1));
-  const V m = hn::BitCast(d, hn::Add(mantissa, sqrt_half));
-  // 2^-k: its exponent field is 2 bias - (k + bias).
-  const V scale_down = hn::BitCast(d, hn::ShiftLeft<C::mantissa_bits>(hn::Sub(hn::Set(du, 2 * C::bias), biased)));
-  const V f = hn::MulAdd(u_lo, scale_down, hn::Sub(m, hn::Set(d, T{1})));
+  m = hn::BitCast(d, hn::Add(mantissa, sqrt_half));
+  return biased;
+}
 
+/// k ln 2 + log(1 + f), sqrt(1/2) <= 1 + f < sqrt(2)
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V log_of_split(D d, V k, V f) {
+  using T = hn::TFromD<D>;
+  using C = Constants<D>;
   const V s = hn::Div(f, hn::Add(f, hn::Set(d, T{2})));
   const V z = hn::Mul(s, s);
   const V r = hn::Mul(z, polynomial(d, z, C::log_tail));
@@ -221,19 +223,28 @@ HWY_INLINE V log(D d, V x) {
   constexpr T lift = static_cast<T>(std::uint64_t{1} << C::mantissa_bits);
   const auto subnormal = hn::Lt(x, hn::Set(d, std::numeric_limits<T>::min()));
   const V u = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, lift)), x);
-  const V k_shift = hn::IfThenElseZero(subnormal, hn::Set(d, T{C::mantissa_bits}));
-  return log_special_cases(d, x, log_of_normal(d, u, hn::Zero(d), k_shift));
+  V k, m;
+  split_exponent(d, u, k, m);
+  k = hn::Sub(k, hn::IfThenElseZero(subnormal, hn::Set(d, T{C::mantissa_bits})));
+  return log_special_cases(d, x, log_of_split(d, k, hn::Sub(m, hn::Set(d, T{1}))));
 }
 
 /// log(1 + x), exact to the last places for small x too.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V log1p(D d, V x) {
+  using C = Constants<D>;
+  const hn::RebindToUnsigned<D> du;
   const V one = hn::Set(d, hn::TFromD<D>{1});
   const V u = hn::Add(x, one);
   // What rounding took away from u: exact in the order that subtracts the larger addend first.
   const auto large = hn::Gt(x, one);
   const V u_lo = hn::Sub(hn::IfThenElse(large, one, x), hn::Sub(u, hn::IfThenElse(large, x, one)));
-  const V y = log_special_cases(d, u, log_of_normal(d, u, u_lo, hn::Zero(d)));
+  V k, m;
+  const auto biased = split_exponent(d, u, k, m);
+  // u_lo counts where 2^-k is no tiny number; its exponent field is 2 bias - (k + bias).
+  const V scale_down = hn::BitCast(d, hn::ShiftLeft<C::mantissa_bits>(hn::Sub(hn::Set(du, 2 * C::bias), biased)));
+  const V m_lo = hn::IfThenElseZero(hn::Lt(u, hn::Set(d, C::round_magic)), hn::Mul(u_lo, scale_down));
+  const V y = log_special_cases(d, u, log_of_split(d, k, hn::Add(hn::Sub(m, one), m_lo)));
   return hn::CopySign(y, x);  // the sign of -0
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 // Private: which CPUs the SIMD kernels are compiled for. A kernel file begins
 //
 //   #undef HWY_TARGET_INCLUDE
@@ -27,3 +29,16 @@
 // On x86: what the compiler may use anyway, AVX2 and AVX-512. The steps in between buy little for their compile time.
 #define HWY_DISABLED_TARGETS ((HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL) & ~HWY_BASELINE_TARGETS)
 #endif
+
+namespace heed::kernels {
+
+/// The kernel for T of a pair that differs in the element type.
+template <class T, class F32, class F64>
+constexpr auto pick(F32* f32, F64* f64) {
+  if constexpr (std::is_same_v<T, float>)
+    return f32;
+  else
+    return f64;
+}
+
+}  // namespace heed::kernels

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <utility>
 
 #include "../layout.h"
 #include "../storage.h"
@@ -90,6 +91,28 @@ class Rows {
   std::array<Index, N> offset_{};
 };
 
+/// Memory for a kernel to work in, uninitialized.
+template <class T>
+class Scratch {
+ public:
+  Scratch() = default;
+  explicit Scratch(Index n) : bytes_(static_cast<std::size_t>(n) * sizeof(T)), data_(static_cast<T*>(detail::allocate(bytes_))) {}
+  Scratch(Scratch&& other) noexcept : bytes_(other.bytes_), data_(std::exchange(other.data_, nullptr)) {}
+  Scratch& operator=(Scratch&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~Scratch() {
+    if (data_) detail::deallocate(data_, bytes_);
+  }
+  T* data() const { return data_; }
+
+ private:
+  std::size_t bytes_ = 0;
+  T* data_ = nullptr;
+};
+
 /// An operand whose innermost loop steps by 0 or 1, so that kernels know no other case: others are copied into row-major order first,
 /// by the copy that takes care of the caches. Dims that repeat stay so.
 template <class T>
@@ -103,25 +126,18 @@ class Walkable {
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (x.strides[d] == 0) compact[d] = 1;
     Dims strides = detail::row_major_strides(compact);
-    bytes_ = static_cast<std::size_t>(count_of(compact)) * sizeof(T);
-    owned_ = static_cast<T*>(detail::allocate(bytes_));
-    copy(owned_, strides, x, compact);
+    copied_ = Scratch<T>(count_of(compact));
+    copy(copied_.data(), strides, x, compact);
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (x.strides[d] == 0) strides[d] = 0;
-    operand_ = {owned_, strides};
-  }
-  Walkable(const Walkable&) = delete;
-  Walkable& operator=(const Walkable&) = delete;
-  ~Walkable() {
-    if (owned_) detail::deallocate(owned_, bytes_);
+    operand_ = {copied_.data(), strides};
   }
 
   const Strided<T>& operator*() const { return operand_; }
 
  private:
   Strided<T> operand_;
-  T* owned_ = nullptr;
-  std::size_t bytes_ = 0;
+  Scratch<T> copied_;
 };
 
 }  // namespace heed::kernels

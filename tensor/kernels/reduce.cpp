@@ -1,0 +1,226 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/tensor/kernels/reduce.cpp"
+#include "simd.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "parallel.h"
+#include "reduce.h"
+#include "row-inl.h"
+#include "walk.h"
+
+// Sums of floats. Work is cut into pieces by the sizes alone, never by the number of threads: that keeps the bits.
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::kernels::HWY_NAMESPACE {
+namespace {
+
+/// Elements [begin, end) of the reduced nest at x, whose innermost loop is contiguous.
+template <class T>
+double sum_part(const T* x, const Nest<1>& reduced, Index begin, Index end) {
+  const hn::ScalableTag<T> d;
+  double total = 0;
+  for (Rows<1> rows(reduced, begin, end); rows; rows.next()) {
+    const T* row = x + rows.offset(0);
+    total += sum_row(d, rows.count(), [=](auto at) HWY_ATTR { return at(row); });
+  }
+  return total;
+}
+
+/// Outputs [begin, end), each `times` the sum over all of the reduced nest.
+template <class T>
+void sum_along(T* out, const T* x, const Nest<1>& kept, const Nest<1>& reduced, double times, Index begin, Index end) {
+  const hn::ScalableTag<T> d;
+  const Index n = count_of(reduced.shape), step = kept.strides[0].back();
+  const bool one_row = reduced.shape.size() == 1;
+  for (Rows<1> rows(kept, begin, end); rows; rows.next()) {
+    const T* row = x + rows.offset(0);
+    for (Index j = 0; j < rows.count(); ++j, row += step) {
+      const double total = one_row ? sum_row(d, n, [=](auto at) HWY_ATTR { return at(row); }) : sum_part(row, reduced, 0, n);
+      out[begin++] = static_cast<T>(times * total);
+    }
+  }
+}
+
+/// Columns that are summed together: their sums stay in the first cache.
+constexpr Index block = 256;
+/// Rows that are summed in T before the sum goes on in double.
+constexpr Index stretch = 32;
+
+/// totals[j] = sum of x[offset of row + j] over rows [begin, end) of the reduced nest, for `width` columns.
+template <class T>
+void sum_across(double* totals, const T* x, Index width, const Nest<1>& reduced, Index begin, Index end) {
+  const hn::ScalableTag<T> d;
+  const Index step = reduced.strides[0].back();
+  HWY_ALIGN T sums[block];
+  std::fill_n(totals, width, 0.0);
+  for (Rows<1> rows(reduced, begin, end); rows; rows.next()) {
+    for (Index first = 0; first < rows.count(); first += stretch) {
+      const Index last = std::min(first + stretch, rows.count());
+      const T* row = x + rows.offset(0) + first * step;
+      std::fill_n(sums, width, T{});
+      Index r = first;
+      for (; r + 4 <= last; r += 4, row += 4 * step)
+        for_row(d, width, [=, &sums](auto at) HWY_ATTR {
+          const auto four = hn::Add(hn::Add(at(row), at(row + step)), hn::Add(at(row + 2 * step), at(row + 3 * step)));
+          at.store(hn::Add(at(sums), four), sums);
+        });
+      for (; r < last; ++r, row += step) for_row(d, width, [=, &sums](auto at) HWY_ATTR { at.store(hn::Add(at(sums), at(row)), sums); });
+      for (Index j = 0; j < width; ++j) totals[j] += static_cast<double>(sums[j]);
+    }
+  }
+}
+
+double part_f32(const float* x, const Nest<1>& reduced, Index begin, Index end) { return sum_part(x, reduced, begin, end); }
+double part_f64(const double* x, const Nest<1>& reduced, Index begin, Index end) { return sum_part(x, reduced, begin, end); }
+void along_f32(float* out, const float* x, const Nest<1>& kept, const Nest<1>& reduced, double times, Index begin, Index end) {
+  sum_along(out, x, kept, reduced, times, begin, end);
+}
+void along_f64(double* out, const double* x, const Nest<1>& kept, const Nest<1>& reduced, double times, Index begin, Index end) {
+  sum_along(out, x, kept, reduced, times, begin, end);
+}
+void across_f32(double* totals, const float* x, Index width, const Nest<1>& reduced, Index begin, Index end) {
+  sum_across(totals, x, width, reduced, begin, end);
+}
+void across_f64(double* totals, const double* x, Index width, const Nest<1>& reduced, Index begin, Index end) {
+  sum_across(totals, x, width, reduced, begin, end);
+}
+
+}  // namespace
+}  // namespace heed::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::kernels {
+namespace {
+
+HWY_EXPORT(part_f32);
+HWY_EXPORT(part_f64);
+HWY_EXPORT(along_f32);
+HWY_EXPORT(along_f64);
+HWY_EXPORT(across_f32);
+HWY_EXPORT(across_f64);
+
+constexpr Index grain = 32768;  // elements for a thread
+constexpr Index chunk = 16384;  // elements of one output that are summed in one go
+
+/// Repeated elements need not be added one by one: takes the dims of stride 0 out and returns how often each element counts.
+Index take_repeats(Axes& reduced) {
+  Index times = 1;
+  for (std::size_t d = reduced.shape.size(); d-- > 0;) {
+    if (reduced.strides[d] != 0) continue;
+    times *= reduced.shape[d];
+    reduced.shape.erase(d), reduced.strides.erase(d);
+  }
+  return times;
+}
+
+/// Sums in any order, so in the one that walks memory upwards.
+void sort_by_stride(Axes& axes) {
+  for (std::size_t i = 1; i < axes.shape.size(); ++i)
+    for (std::size_t j = i; j > 0 && axes.strides[j - 1] < axes.strides[j]; --j) {
+      std::swap(axes.shape[j - 1], axes.shape[j]);
+      std::swap(axes.strides[j - 1], axes.strides[j]);
+    }
+}
+
+/// The innermost reduced loop is contiguous: each output is the sum of whole rows.
+template <class T>
+void sum_rows(T* out, const T* x, const Nest<1>& kept, const Nest<1>& reduced, double times) {
+  const Index outputs = count_of(kept.shape), n = count_of(reduced.shape), chunks = (n + chunk - 1) / chunk;
+  if (chunks == 1) {
+    const auto run = pick<T>(HWY_DYNAMIC_DISPATCH(along_f32), HWY_DYNAMIC_DISPATCH(along_f64));
+    parallel_for(outputs, std::max<Index>(grain / n, 1), [&](Index begin, Index end) { run(out, x, kept, reduced, times, begin, end); });
+    return;
+  }
+  const auto run = pick<T>(HWY_DYNAMIC_DISPATCH(part_f32), HWY_DYNAMIC_DISPATCH(part_f64));
+  const Scratch<double> partials(outputs * chunks);
+  double* const sums = partials.data();
+  parallel_for(outputs * chunks, grain / chunk, [&](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i) {
+      const Index output = i / chunks, first = i % chunks * chunk;
+      const Rows<1> at(kept, output, output + 1);
+      sums[i] = run(x + at.offset(0), reduced, first, std::min(first + chunk, n));
+    }
+  });
+  for (Index i = 0; i < outputs; ++i) {
+    double total = 0;
+    for (Index c = 0; c < chunks; ++c) total += sums[i * chunks + c];
+    out[i] = static_cast<T>(times * total);
+  }
+}
+
+constexpr Index block = 256;  // columns at a time, as in the kernel
+
+/// The innermost kept loop is contiguous: blocks of neighboring outputs are summed side by side.
+template <class T>
+void sum_columns(T* out, const T* x, const Nest<1>& kept, const Nest<1>& reduced, double times) {
+  const auto run = pick<T>(HWY_DYNAMIC_DISPATCH(across_f32), HWY_DYNAMIC_DISPATCH(across_f64));
+  const Index width = kept.shape.back(), outputs = count_of(kept.shape), n = count_of(reduced.shape);
+  const Index blocks = (width + block - 1) / block;
+  const Index rows_a_chunk = std::max<Index>(128, 4 * chunk / std::min(width, block)), chunks = (n + rows_a_chunk - 1) / rows_a_chunk;
+  const Index tasks = outputs / width * blocks * chunks;
+  const Index work = std::min(width, block) * std::min(n, rows_a_chunk);
+  // Task i: chunk i % chunks of block i / chunks % blocks of kept row i / chunks / blocks.
+  const auto each = [&](auto f) {
+    parallel_for(tasks, std::max<Index>(grain / std::max<Index>(work, 1), 1), [&](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        const Index column = i / chunks % blocks * block, row = i / chunks / blocks, c = i % chunks;
+        const Rows<1> at(kept, row * width + column, row * width + column + 1);
+        const Index count = std::min(block, width - column);
+        f(c, row * width + column, count, x + at.offset(0), c * rows_a_chunk, std::min((c + 1) * rows_a_chunk, n));
+      }
+    });
+  };
+  if (chunks == 1) {
+    each([&](Index, Index first, Index count, const T* from, Index begin, Index end) {
+      double totals[block];
+      run(totals, from, count, reduced, begin, end);
+      for (Index j = 0; j < count; ++j) out[first + j] = static_cast<T>(times * totals[j]);
+    });
+    return;
+  }
+  const Scratch<double> partials(outputs * chunks);
+  double* const sums = partials.data();
+  each([&](Index c, Index first, Index count, const T* from, Index begin, Index end) {
+    run(sums + c * outputs + first, from, count, reduced, begin, end);
+  });
+  parallel_for(outputs, std::max<Index>(grain / chunks, 1), [=](Index begin, Index end) {
+    for (Index j = begin; j < end; ++j) {
+      double total = 0;
+      for (Index c = 0; c < chunks; ++c) total += sums[c * outputs + j];
+      out[j] = static_cast<T>(times * total);
+    }
+  });
+}
+
+}  // namespace
+
+template <class T>
+void sum(T* out, const T* x, const Axes& kept, const Axes& reduced) {
+  const Index outputs = count_of(kept.shape), n = count_of(reduced.shape);
+  if (outputs == 0) return;
+  if (n == 0) return fill(out, T{}, outputs);
+  Axes loops = reduced;
+  const double times = static_cast<double>(take_repeats(loops));
+  sort_by_stride(loops);
+  Nest<1> outer(kept.shape, Strided<T>{x, kept.strides}), inner(loops.shape, Strided<T>{x, loops.strides});
+  if (inner.strides[0].back() <= 1) return sum_rows(out, x, outer, inner, times);
+  if (outer.strides[0].back() == 1) return sum_columns(out, x, outer, inner, times);
+  // Neither lies in memory as it is walked: a row-major copy does.
+  Dims shape = outer.shape, strides = outer.strides[0];
+  for (std::size_t d = 0; d < inner.shape.size(); ++d) shape.push_back(inner.shape[d]), strides.push_back(inner.strides[0][d]);
+  const Scratch<T> copied(count_of(shape));
+  copy(copied.data(), detail::row_major_strides(shape), Strided<T>{x, strides}, shape);
+  const Index row = count_of(inner.shape);
+  sum_rows(out, copied.data(), Nest<1>({outputs}, Strided<T>{x, {row}}), Nest<1>({row}, Strided<T>{x, {1}}), times);
+}
+
+template void sum(float*, const float*, const Axes&, const Axes&);
+template void sum(double*, const double*, const Axes&, const Axes&);
+
+}  // namespace heed::kernels
+#endif

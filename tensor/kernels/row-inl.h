@@ -1,0 +1,116 @@
+// Per target, as math-inl.h.
+#if defined(HEED_ROW_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_ROW_INL_H
+#undef HEED_ROW_INL_H
+#else
+#define HEED_ROW_INL_H
+#endif
+
+#include <algorithm>
+
+#include "math-inl.h"
+
+// Loops over one contiguous row: visits of every vector, sums, the maximum.
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::kernels::HWY_NAMESPACE {
+
+/// A place in a row where a whole vector fits. `at(p)` loads from row p, `at.store(v, p)` stores.
+template <class D>
+struct Whole {
+  using T = hn::TFromD<D>;
+  D d;
+  Index i;
+  HWY_INLINE hn::Vec<D> operator()(const T* p) const { return hn::LoadU(d, p + i); }
+  HWY_INLINE void store(hn::Vec<D> v, T* p) const { hn::StoreU(v, d, p + i); }
+  /// v, with zeros for what is behind the end.
+  HWY_INLINE hn::Vec<D> keep(hn::Vec<D> v) const { return v; }
+  HWY_INLINE hn::Vec<D> keep(hn::Vec<D> v, hn::Vec<D>) const { return v; }
+};
+
+/// The place of the last elements of a row; loads give zeros behind its end.
+template <class D>
+struct Part {
+  using T = hn::TFromD<D>;
+  D d;
+  Index i, count;
+  HWY_INLINE hn::Mask<D> mask() const { return hn::FirstN(d, static_cast<std::size_t>(count)); }
+  HWY_INLINE hn::Vec<D> operator()(const T* p) const { return hn::MaskedLoad(mask(), d, p + i); }
+  HWY_INLINE void store(hn::Vec<D> v, T* p) const { hn::BlendedStore(v, mask(), d, p + i); }
+  HWY_INLINE hn::Vec<D> keep(hn::Vec<D> v) const { return hn::IfThenElseZero(mask(), v); }
+  HWY_INLINE hn::Vec<D> keep(hn::Vec<D> v, hn::Vec<D> otherwise) const { return hn::IfThenElse(mask(), v, otherwise); }
+};
+
+/// visit(at) at each place of a row of n elements.
+template <class D, class F>
+HWY_INLINE void for_row(D d, Index n, F visit) {
+  const Index lanes = static_cast<Index>(hn::Lanes(d));
+  Index i = 0;
+  for (; i + lanes <= n; i += lanes) visit(Whole<D>{d, i});
+  if (i < n) visit(Part<D>{d, i, n - i});
+}
+
+/// Elements that are summed in T before the sum goes on in double.
+inline constexpr Index piece = 1024;
+
+/// Sum over a row of n elements of what `term(at)` makes of each place, in a fixed order.
+template <class D, class F>
+HWY_INLINE double sum_row(D d, Index n, F term) {
+  using V = hn::Vec<D>;
+  const Index lanes = static_cast<Index>(hn::Lanes(d));
+  double total = 0;
+  for (Index begin = 0; begin < n; begin += piece) {
+    const Index end = std::min(begin + piece, n);
+    Index i = begin;
+    V sum = hn::Zero(d);
+    if (i + 4 * lanes <= end) {
+      // Four sums, since an addition takes several cycles.
+      V a = term(Whole<D>{d, i}), b = term(Whole<D>{d, i + lanes}), c = term(Whole<D>{d, i + 2 * lanes}), e = term(Whole<D>{d, i + 3 * lanes});
+      for (i += 4 * lanes; i + 4 * lanes <= end; i += 4 * lanes) {
+        a = hn::Add(a, term(Whole<D>{d, i}));
+        b = hn::Add(b, term(Whole<D>{d, i + lanes}));
+        c = hn::Add(c, term(Whole<D>{d, i + 2 * lanes}));
+        e = hn::Add(e, term(Whole<D>{d, i + 3 * lanes}));
+      }
+      sum = hn::Add(hn::Add(a, b), hn::Add(c, e));
+    }
+    for (; i + lanes <= end; i += lanes) sum = hn::Add(sum, term(Whole<D>{d, i}));
+    if (i < end) {
+      const Part<D> at{d, i, end - i};
+      sum = hn::Add(sum, at.keep(term(at)));
+    }
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+  }
+  return total;
+}
+
+/// The largest element of a row of n > 0. With NaN in the row it is any element or NaN.
+template <class D>
+HWY_INLINE hn::TFromD<D> max_row(D d, const hn::TFromD<D>* x, Index n) {
+  using V = hn::Vec<D>;
+  const Index lanes = static_cast<Index>(hn::Lanes(d));
+  const V lowest = hn::Set(d, -std::numeric_limits<hn::TFromD<D>>::infinity());
+  Index i = 0;
+  V m = lowest;
+  if (n >= 4 * lanes) {
+    V a = hn::LoadU(d, x), b = hn::LoadU(d, x + lanes), c = hn::LoadU(d, x + 2 * lanes), e = hn::LoadU(d, x + 3 * lanes);
+    for (i = 4 * lanes; i + 4 * lanes <= n; i += 4 * lanes) {
+      a = hn::Max(a, hn::LoadU(d, x + i));
+      b = hn::Max(b, hn::LoadU(d, x + i + lanes));
+      c = hn::Max(c, hn::LoadU(d, x + i + 2 * lanes));
+      e = hn::Max(e, hn::LoadU(d, x + i + 3 * lanes));
+    }
+    m = hn::Max(hn::Max(a, b), hn::Max(c, e));
+  }
+  for (; i + lanes <= n; i += lanes) m = hn::Max(m, hn::LoadU(d, x + i));
+  if (i < n) {
+    const Part<D> at{d, i, n - i};
+    m = hn::Max(m, at.keep(at(x), lowest));
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, m));
+}
+
+}  // namespace heed::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

@@ -1,0 +1,180 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/tensor/kernels/softmax.cpp"
+#include "simd.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "parallel.h"
+#include "row-inl.h"
+#include "softmax.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::kernels::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+void softmax_row(T* y, const T* x, Index n) {
+  const hn::ScalableTag<T> d;
+  const auto max = hn::Set(d, max_row(d, x, n));
+  const double sum = sum_row(d, n, [=](auto at) HWY_ATTR {
+    const auto e = exp(at.d, hn::Sub(at(x), max));
+    at.store(e, y);
+    return e;
+  });
+  const auto scale = hn::Set(d, static_cast<T>(1 / sum));
+  for_row(d, n, [=](auto at) HWY_ATTR { at.store(hn::Mul(at(y), scale), y); });
+}
+
+template <class T>
+void softmax_rows(T* y, const T* x, Index rows, Index n) {
+  for (Index r = 0; r < rows; ++r) softmax_row(y + r * n, x + r * n, n);
+}
+
+template <class T>
+void softmax_or_zero_rows(T* y, const T* x, Index rows, Index n) {
+  constexpr T nothing = -std::numeric_limits<T>::infinity();
+  for (Index r = 0; r < rows; ++r) {
+    const T* row = x + r * n;
+    // The quick test that most rows fail comes first.
+    if (row[0] == nothing && std::all_of(row, row + n, [](T v) { return v == nothing; }))
+      std::fill_n(y + r * n, n, T{});
+    else
+      softmax_row(y + r * n, row, n);
+  }
+}
+
+template <class T>
+void softmax_backward_rows(T* dx, const T* y, const T* dy, Index rows, Index n) {
+  const hn::ScalableTag<T> d;
+  for (Index r = 0; r < rows; ++r, dx += n, y += n, dy += n) {
+    const double dot = sum_row(d, n, [=](auto at) HWY_ATTR { return hn::Mul(at(y), at(dy)); });
+    const auto mean = hn::Set(d, static_cast<T>(dot));
+    for_row(d, n, [=](auto at) HWY_ATTR { at.store(hn::Mul(at(y), hn::Sub(at(dy), mean)), dx); });
+  }
+}
+
+template <class T>
+void log_softmax_rows(T* y, const T* x, Index rows, Index n) {
+  const hn::ScalableTag<T> d;
+  for (Index r = 0; r < rows; ++r, y += n, x += n) {
+    const auto max = hn::Set(d, max_row(d, x, n));
+    const double sum = sum_row(d, n, [=](auto at) HWY_ATTR { return exp(at.d, hn::Sub(at(x), max)); });
+    const auto log_sum = hn::Set(d, static_cast<T>(std::log(sum)));
+    for_row(d, n, [=](auto at) HWY_ATTR { at.store(hn::Sub(hn::Sub(at(x), max), log_sum), y); });
+  }
+}
+
+template <class T>
+void log_softmax_backward_rows(T* dx, const T* y, const T* dy, Index rows, Index n) {
+  const hn::ScalableTag<T> d;
+  for (Index r = 0; r < rows; ++r, dx += n, y += n, dy += n) {
+    const auto sum = hn::Set(d, static_cast<T>(sum_row(d, n, [=](auto at) HWY_ATTR { return at(dy); })));
+    for_row(d, n, [=](auto at) HWY_ATTR { at.store(hn::NegMulAdd(exp(at.d, at(y)), sum, at(dy)), dx); });
+  }
+}
+
+void softmax_f32(float* y, const float* x, Index rows, Index n) { softmax_rows(y, x, rows, n); }
+void softmax_f64(double* y, const double* x, Index rows, Index n) { softmax_rows(y, x, rows, n); }
+void softmax_or_zero_f32(float* y, const float* x, Index rows, Index n) { softmax_or_zero_rows(y, x, rows, n); }
+void softmax_or_zero_f64(double* y, const double* x, Index rows, Index n) { softmax_or_zero_rows(y, x, rows, n); }
+void softmax_backward_f32(float* dx, const float* y, const float* dy, Index rows, Index n) { softmax_backward_rows(dx, y, dy, rows, n); }
+void softmax_backward_f64(double* dx, const double* y, const double* dy, Index rows, Index n) { softmax_backward_rows(dx, y, dy, rows, n); }
+void log_softmax_f32(float* y, const float* x, Index rows, Index n) { log_softmax_rows(y, x, rows, n); }
+void log_softmax_f64(double* y, const double* x, Index rows, Index n) { log_softmax_rows(y, x, rows, n); }
+void log_softmax_backward_f32(float* dx, const float* y, const float* dy, Index rows, Index n) { log_softmax_backward_rows(dx, y, dy, rows, n); }
+void log_softmax_backward_f64(double* dx, const double* y, const double* dy, Index rows, Index n) { log_softmax_backward_rows(dx, y, dy, rows, n); }
+
+}  // namespace
+}  // namespace heed::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::kernels {
+namespace {
+
+HWY_EXPORT(softmax_f32);
+HWY_EXPORT(softmax_f64);
+HWY_EXPORT(softmax_or_zero_f32);
+HWY_EXPORT(softmax_or_zero_f64);
+HWY_EXPORT(softmax_backward_f32);
+HWY_EXPORT(softmax_backward_f64);
+HWY_EXPORT(log_softmax_f32);
+HWY_EXPORT(log_softmax_f64);
+HWY_EXPORT(log_softmax_backward_f32);
+HWY_EXPORT(log_softmax_backward_f64);
+
+/// Elements that keep a thread busy for some ten microseconds.
+constexpr Index grain = 16384;
+
+/// kernel(out, inputs..., rows, columns) over ranges of rows.
+template <class F, class T, class... In>
+void by_rows(F* kernel, Index rows, Index columns, T* out, const In*... in) {
+  if (columns == 0) return;
+  parallel_for(rows, std::max<Index>(grain / columns, 1),
+               [=](Index begin, Index end) { kernel(out + begin * columns, (in + begin * columns)..., end - begin, columns); });
+}
+
+}  // namespace
+
+namespace portable {
+
+template <class T>
+void softmax(T* y, const T* x, Index rows, Index columns) {
+  by_rows(pick<T>(HWY_DYNAMIC_DISPATCH(softmax_f32), HWY_DYNAMIC_DISPATCH(softmax_f64)), rows, columns, y, x);
+}
+
+template <class T>
+void softmax_backward(T* dx, const T* y, const T* dy, Index rows, Index columns) {
+  by_rows(pick<T>(HWY_DYNAMIC_DISPATCH(softmax_backward_f32), HWY_DYNAMIC_DISPATCH(softmax_backward_f64)), rows, columns, dx, y, dy);
+}
+
+template void softmax(float*, const float*, Index, Index);
+template void softmax(double*, const double*, Index, Index);
+template void softmax_backward(float*, const float*, const float*, Index, Index);
+template void softmax_backward(double*, const double*, const double*, Index, Index);
+
+}  // namespace portable
+
+template <class T>
+void softmax(T* y, const T* x, Index rows, Index columns) {
+  portable::softmax(y, x, rows, columns);
+}
+
+template <class T>
+void softmax_backward(T* dx, const T* y, const T* dy, Index rows, Index columns) {
+  portable::softmax_backward(dx, y, dy, rows, columns);
+}
+
+template <class T>
+void softmax_or_zero(T* y, const T* x, Index rows, Index columns) {
+  by_rows(pick<T>(HWY_DYNAMIC_DISPATCH(softmax_or_zero_f32), HWY_DYNAMIC_DISPATCH(softmax_or_zero_f64)), rows, columns, y, x);
+}
+
+template <class T>
+void log_softmax(T* y, const T* x, Index rows, Index columns) {
+  by_rows(pick<T>(HWY_DYNAMIC_DISPATCH(log_softmax_f32), HWY_DYNAMIC_DISPATCH(log_softmax_f64)), rows, columns, y, x);
+}
+
+template <class T>
+void log_softmax_backward(T* dx, const T* y, const T* dy, Index rows, Index columns) {
+  by_rows(pick<T>(HWY_DYNAMIC_DISPATCH(log_softmax_backward_f32), HWY_DYNAMIC_DISPATCH(log_softmax_backward_f64)), rows, columns, dx, y, dy);
+}
+
+template void softmax(float*, const float*, Index, Index);
+template void softmax(double*, const double*, Index, Index);
+template void softmax_backward(float*, const float*, const float*, Index, Index);
+template void softmax_backward(double*, const double*, const double*, Index, Index);
+template void softmax_or_zero(float*, const float*, Index, Index);
+template void softmax_or_zero(double*, const double*, Index, Index);
+template void log_softmax(float*, const float*, Index, Index);
+template void log_softmax(double*, const double*, Index, Index);
+template void log_softmax_backward(float*, const float*, const float*, Index, Index);
+template void log_softmax_backward(double*, const double*, const double*, Index, Index);
+
+}  // namespace heed::kernels
+#endif
