@@ -65,7 +65,14 @@ class Blame {
       }
       ++number;
     }
-    if (wrong == 0) out = fmt::format("Each of the {} nodes is right by itself{}", number, cut_off(nodes, step_of));
+    const std::string cut = cut_off(nodes, step_of);
+    if (wrong == 0)
+      out =
+          fmt::format("Each of the {} nodes is right by itself{}", number,
+                      cut.empty() ? "; the error is in how they are put together: a value that went through plain C++, or a branch that depends on it"
+                                  : ", but " + cut);
+    else if (!cut.empty())
+      out += "\n  And " + cut;
     return out;
   }
 
@@ -146,7 +153,7 @@ class Blame {
     }
   }
 
-  /// An input of a recorded node that changes when an input of the function does, but has no history.
+  /// In words, an input of a recorded node that changes when an input of the function does, but has no history; empty when there is none.
   std::string cut_off(const std::vector<Node*>& nodes, const std::map<std::uint64_t, std::size_t>& step_of) {
     for (const auto& [name, leaf] : inputs_) {
       if (leaf.numel() == 0) continue;
@@ -182,9 +189,9 @@ class Blame {
       }
       for (std::size_t i = 0; i < results_.size(); ++i)
         if (!results_[i].requires_grad() && differs(results_[i], moved_results[i]))
-          return fmt::format(", but output {} changes with {} and has no history (detached, or made without recording)", i, name);
+          return fmt::format("output {} changes with {} and has no history (detached, or made without recording)", i, name);
     }
-    return "; the error is in how they are put together: a value that went through plain C++, or a branch that depends on it";
+    return {};
   }
 
   static bool differs(const Tensor& a, const Tensor& b) {

@@ -18,7 +18,8 @@ struct KernelcheckEntry {
   std::string name;  ///< "output 0", "gradient of x"
   Dims index;        ///< of the worst element
   double f32_value = 0, f64_value = 0;
-  double error = 0;  ///< |f32 - f64| in units of f32's epsilon times the largest magnitude in the element's row (along the last dim)
+  double error = 0;  ///< |f32 - f64| in units of f32's epsilon times the largest magnitude in the element's row (along the last dim; 1 for rows below
+                     ///< 1e-5, where terms cancelled)
   double bound = 0;
   bool ok = false;
 };

@@ -1,7 +1,9 @@
 #include "replay.h"
 
-#include <cstring>
+#include <algorithm>
+#include <optional>
 #include <string_view>
+#include <unordered_set>
 
 #include "../tensor/raise.h"
 
@@ -34,7 +36,7 @@ class Tracer final : public RecordObserver {
   explicit Tracer(std::vector<Step>& steps) : steps_(steps) {}
 
   void on_record(const OpName& op, std::span<Tensor> outputs, std::span<const Tensor> inputs) override {
-    Step step{op.name, op.caller, false, {inputs.begin(), inputs.end()}, {}, {}};
+    Step step{op.name, op.caller, false, false, {inputs.begin(), inputs.end()}, {}, {}};
     for (const Tensor& t : inputs) step.recorded |= thread_state.grad_enabled && needs_grad(t);
     for (const Tensor& t : outputs) step.outputs.push_back(copy_of(t)), step.output_ids.push_back(t.id());
     steps_.push_back(std::move(step));
@@ -56,7 +58,7 @@ class Pinning final : public RecordObserver {
     const Step& step = steps_[next_];
     if (next_ == target_) {
       for (const Tensor& t : outputs) made_.push_back(copy_of(t));
-    } else if (step.recorded) {
+    } else if (step.pinned) {
       for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = step.output_ids[i] == replaced_id_ ? copy_of(value_) : step.outputs[i].detach();
     }
     ++next_;
@@ -102,6 +104,15 @@ std::vector<Step> trace(const std::function<std::vector<Tensor>()>& fn, std::vec
   const GradModeScope mode(true);
   const Observing on(tracer);
   results = fn();
+  std::unordered_set<std::uint64_t> taken;
+  for (const Step& step : steps)
+    for (const Tensor& t : step.inputs)
+      if (step.recorded && t.defined()) taken.insert(t.id());
+  for (const Step& step : steps)  // what the inside of an op made may have become the output of its node
+    for (std::uint64_t id : step.output_ids)
+      if (step.recorded) taken.erase(id);
+  for (Step& step : steps)
+    step.pinned = step.recorded || std::any_of(step.output_ids.begin(), step.output_ids.end(), [&](std::uint64_t id) { return taken.count(id) > 0; });
   return steps;
 }
 

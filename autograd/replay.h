@@ -15,6 +15,7 @@ struct Step {
   const char* name;
   Caller caller;
   bool recorded;                ///< got a node: recording was on and an input needed a gradient
+  bool pinned;                  ///< a node, or made a constant that a node takes; the rest is the inside of other ops
   std::vector<Tensor> inputs;   ///< with their history
   std::vector<Tensor> outputs;  ///< copies of the elements: views of a leaf would change with it
   std::vector<std::uint64_t> output_ids;
