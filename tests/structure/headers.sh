@@ -10,7 +10,7 @@ compiles_alone() { # compiles_alone HEADER
   local file=$work/${1//\//_}.cpp log=$work/${1//\//_}.log others
   printf '#include <%s>\n#include <%s>\n' "$1" "$1" >"$file"
   "$compiler" -std=c++20 -fsyntax-only -Wall -Wextra -Wshadow -Wconversion -Wpedantic -Werror -I"$include" -H "$file" 2>"$log" || {
-    echo "$1 does not compile alone:" && grep -vE '^\.+ ' "$log"
+    echo "$1 does not compile alone:" && grep -vE '^\.+ |^Multiple include|^/[^:]*$' "$log"
     return 1
   }
   # -H lists every file that was included; those of heed are seen by their own names.
