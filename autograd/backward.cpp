@@ -90,7 +90,7 @@ Grads checked_backward(Node& node, const BackwardContext& context, std::span<con
   if (made.size() != node.edges.size())
     raise<GradError>("{}: the backward made {} gradients for {} inputs (called at {}:{})", node.name, made.size(), node.edges.size(),
                      node.caller.file, node.caller.line);
-  if (thread_state.observer) thread_state.observer->on_backward(node, made);
+  if (thread_state.observer && !running.outer) thread_state.observer->on_backward(node, made);
   for (std::size_t i = 0; i < node.edges.size(); ++i) {
     if (!context.needs(i))
       made[i] = {};
@@ -159,7 +159,7 @@ void Pass::step(Waiting& waiting) {
     grads[i] = waiting.slot(i).take();
     if (!grads[i].defined()) continue;
     if (node.extras)
-      for (const auto& hook : node.extras->hooks[i])
+      for (const auto& hook : std::vector(node.extras->hooks[i]))  // a copy: a hook may register another
         if (Tensor replaced = hook(grads[i]); replaced.defined()) {
           if (replaced.shape() != grads[i].shape() || replaced.dtype() != grads[i].dtype())
             raise<GradError>("register_hook: the hook of {} returned {} {} for a gradient of {} {}", node.name, replaced.dtype(), replaced.shape(),
@@ -221,14 +221,14 @@ class NanSearch final : public RecordObserver {
   void on_record(const OpName& op, std::span<Tensor> outputs, std::span<const Tensor> inputs) override {
     if (before_) before_->on_record(op, outputs, inputs);
     if (thread_state.running) return;  // a part of a backward, which is judged as a whole and by the name of its op
-    const Quiet quiet;
+    const Unseen quiet;
     if (std::any_of(inputs.begin(), inputs.end(), has_nan)) return;
     for (const Tensor& out : outputs)
       if (has_nan(out)) raise<GradError>("{}: made a NaN out of inputs without one (called at {}:{})", op.name, op.caller.file, op.caller.line);
   }
   void on_backward(const Node& node, Grads& grads) override {
     if (before_) before_->on_backward(node, grads);
-    const Quiet quiet;
+    const Unseen quiet;
     for (std::size_t i = 0; i < grads.size(); ++i)
       if (has_nan(grads[i]))
         raise<GradError>("{}: the backward made a NaN in the gradient of input {} (called at {}:{})", node.name, i, node.caller.file,
@@ -236,11 +236,6 @@ class NanSearch final : public RecordObserver {
   }
 
  private:
-  struct Quiet {
-    RecordObserver* observer = std::exchange(thread_state.observer, nullptr);
-    NoGrad off;
-    ~Quiet() { thread_state.observer = observer; }
-  };
   RecordObserver* before_;
 };
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "../tensor/raise.h"
+#include "op.h"
 #include "ops.h"
 
 namespace heed {
@@ -109,6 +110,7 @@ Tensor alibi_bias(const Mask& mask, Index Tq, Index Tk, DType dtype) {
   double* p = distance.mutable_data<double>();
   for (Index i = 0; i < Tq; ++i)
     for (Index j = 0; j < Tk; ++j) *p++ = static_cast<double>(std::abs(i + mask.offset().value_or(0) - j));
+  const Unseen inside;
   const Tensor slopes = from_vector(alibi_slopes(*mask.alibi_heads()), {*mask.alibi_heads(), 1, 1});
   return (slopes * distance).to(dtype);
 }
@@ -118,6 +120,7 @@ Tensor allowed_by_length(const Mask& mask, std::size_t rank, Index Tk) {
   const Index batch = static_cast<Index>(mask.key_lengths().size());
   Dims column = Dims::filled(rank, 1);
   column[0] = batch;
+  const Unseen inside;
   return lt(arange(0, static_cast<double>(Tk), 1, i64), from_vector(mask.key_lengths(), column));
 }
 
@@ -150,12 +153,12 @@ void check_mask(const char* op, const Mask& mask, const Dims& shape) {
     raise<ShapeError>("{}: alibi for {} heads over scores {}, whose heads stand third from the end", op, *mask.alibi_heads(), shape);
 }
 
-DenseMask dense_mask(const char* op, const Mask& mask, const Dims& shape, DType dtype) {
+DenseMask dense_mask(const char* op, const Mask& mask, const Dims& shape, DType dtype, Caller caller) {
   check_mask(op, mask, shape);
   const Index Tq = shape[shape.size() - 2], Tk = shape.back();
   DenseMask out;
-  const auto allow = [&](const Tensor& t) { out.allowed = out.allowed.defined() ? out.allowed & t : t; };
-  const auto add = [&](const Tensor& t) { out.added = out.added.defined() ? out.added + t : t; };
+  const auto allow = [&](const Tensor& t) { out.allowed = out.allowed.defined() ? out.allowed & Operand(t, caller) : t; };
+  const auto add = [&](const Tensor& t) { out.added = out.added.defined() ? out.added + Operand(t, caller) : t; };
   if (mask.is_causal() || mask.window()) allow(allowed_by_position(mask, Tq, Tk));
   if (!mask.key_lengths().empty()) allow(allowed_by_length(mask, shape.size(), Tk));
   for (const Tensor& t : mask.keeps()) allow(t);

@@ -71,7 +71,7 @@ namespace detail {
 struct DenseMask {
   Tensor allowed, added;
 };
-DenseMask dense_mask(const char* op, const Mask&, const Dims& shape, DType);
+DenseMask dense_mask(const char* op, const Mask&, const Dims& shape, DType, Caller = Caller::here());
 void check_mask(const char* op, const Mask&, const Dims& shape);
 /// -slope_h of every head, (heads).
 std::vector<double> alibi_slopes(Index heads);

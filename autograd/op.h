@@ -171,7 +171,7 @@ class RecordObserver {
   virtual ~RecordObserver() = default;
   /// May replace outputs by others of the same shape and dtype; called before they are attached to the graph.
   virtual void on_record(const OpName&, std::span<Tensor> outputs, std::span<const Tensor> inputs) = 0;
-  /// After a node's backward, before its gradients travel on.
+  /// After a node's backward, before its gradients travel on. Not for the nodes that a backward makes and differentiates itself.
   virtual void on_backward(const Node&, Grads&) {}
 };
 
@@ -184,6 +184,19 @@ struct ThreadState {
 };
 inline thread_local constinit ThreadState thread_state;
 void destroy_queued_nodes() noexcept;
+
+/// While alive, ops of this thread are neither recorded nor seen: they are the inside of another op.
+class Unseen {
+ public:
+  Unseen() : observer_(std::exchange(thread_state.observer, nullptr)) {}
+  ~Unseen() { thread_state.observer = observer_; }
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+
+ private:
+  NoGrad off_;
+  RecordObserver* observer_;
+};
 
 inline Node* node_of(const Tensor& t) { return t.defined() ? static_cast<Node*>(t.ref()->grad.get()) : nullptr; }
 inline bool needs_grad(const Tensor& t) {

@@ -44,8 +44,8 @@ Tensor power(const Tensor& a, const Tensor& b, Caller caller) {
     Tensor da, db;
     // b = 0 makes a constant, also at a = 0 where a^(b-1) is infinite.
     if (ctx.needs(0)) da = dy * where(eq(exponent, 0), 0.0, exponent * pow(base, exponent - 1));
-    // 0^b is 0 for every b > 0: flat, though log 0 is not.
-    if (ctx.needs(1)) db = dy * where(eq(base, 0) & ge(exponent, 0), 0.0, y.get() * log(base));
+    // 0^b is 0 for every b > 0: flat, though log 0 is not. The logarithm is kept away from 0, or its own derivative would be 0 times infinity.
+    if (ctx.needs(1)) db = dy * (y.get() * log(where(eq(base, 0) & ge(exponent, 0), 1, base)));
     return {da, db};
   });
 }
@@ -70,10 +70,7 @@ Tensor smaller(const Tensor& a, const Tensor& b, Caller caller) {
 }
 
 /// A number as left operand: as a tensor without dims beside `b`.
-Tensor beside(const char* op, const LeftNumber& a, const Tensor& b) {
-  const DType dtype = b.impl(op).dtype;
-  return a.number.is_whole ? Operand(a.number.whole).beside(op, dtype) : Operand(a.number.real).beside(op, dtype);
-}
+Tensor beside(const char* op, const LeftNumber& a, const Tensor& b) { return detail::as_tensor(op, a.number, b.impl(op).dtype); }
 
 }  // namespace
 

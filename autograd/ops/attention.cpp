@@ -33,10 +33,10 @@ Dims scores_shape(const Tensor& q, const Tensor& k, const Tensor& v, const Atten
 
 Attention composed(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, double scale, const Dims& shape,
                    Caller caller) {
-  const detail::DenseMask mask = detail::dense_mask(name, options.mask, shape, q.dtype());
+  const detail::DenseMask mask = detail::dense_mask(name, options.mask, shape, q.dtype(), caller);
   Tensor scores = matmul(q * Operand(scale, caller), transpose(k, -2, -1, caller), caller);
   if (mask.added.defined()) scores = scores + Operand(mask.added, caller);
-  if (mask.allowed.defined()) scores = masked_fill(scores, !mask.allowed, Operand(-std::numeric_limits<double>::infinity(), caller));
+  if (mask.allowed.defined()) scores = masked_fill(scores, !Located(mask.allowed, caller), Operand(-std::numeric_limits<double>::infinity(), caller));
   const Tensor weights = detail::softmax_or_zero(scores, caller);
   const Tensor kept = dropout(weights, options.dropout_p, options.training, caller);
   return {matmul(kept, v, caller), options.need_weights ? weights : Tensor()};

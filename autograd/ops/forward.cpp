@@ -2,21 +2,18 @@
 
 namespace heed {
 
-Tensor Operand::beside(const char* op, DType dtype) const {
-  if (tensor_) return *tensor_;
-  if (dtype == DType::i64 && !number_.is_whole && number_.real != static_cast<double>(static_cast<Index>(number_.real)))
-    detail::raise<DTypeError>("{}: a fractional number beside an i64 tensor: {}", op, number_.real);
-  Tensor out = detail::make_empty({}, dtype);
-  switch (dtype) {
-    case DType::f32: *out.mutable_data<float>() = static_cast<float>(number_.real); break;
-    case DType::f64: *out.mutable_data<double>() = number_.real; break;
-    case DType::i64: *out.mutable_data<Index>() = number_.is_whole ? number_.whole : static_cast<Index>(number_.real); break;
-    case DType::boolean: *out.mutable_data<bool>() = number_.real != 0; break;
-  }
-  return out;
-}
+Tensor Operand::beside(const char* op, DType dtype) const { return tensor_ ? *tensor_ : detail::as_tensor(op, number_, dtype); }
 
 namespace detail {
+
+Tensor as_tensor(const char* op, const Number& number, DType dtype) {
+  return dispatch(dtype, [&]<class T>() {
+    const T element = as_element<T>(op, number);
+    Tensor out = make_empty({}, dtype);
+    *out.mutable_data<T>() = element;
+    return out;
+  });
+}
 
 Tensor unary_forward(const char* op, kernels::Unary kind, const Tensor& x) {
   using kernels::Unary;

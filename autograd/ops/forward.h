@@ -26,6 +26,9 @@ kernels::Strided<T> over(const Tensor& t, const Dims& shape) {
   return {t.data<T>(), expand("broadcast", t.ref()->layout, shape).strides};
 }
 
+/// A number as a tensor without dims.
+Tensor as_tensor(const char* op, const Number&, DType);
+
 /// The shape that two operands broadcast to, small enough to allocate.
 inline Dims common_shape(const char* op, const Tensor& a, const Tensor& b) {
   if (a.shape() == b.shape()) return a.shape();

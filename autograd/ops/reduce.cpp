@@ -35,13 +35,13 @@ void require_number(const char* op, const Tensor& x) {
 }
 
 /// x with the reduced dims flattened into one at the end.
-Tensor reduced_last(const Tensor& x, const Dims& dims) {
+Tensor reduced_last(const Tensor& x, const Dims& dims, Caller caller) {
   Dims order, shape;
   for (std::size_t i = 0; i < x.shape().size(); ++i)
     if (!dims.contains(static_cast<Index>(i))) order.push_back(static_cast<Index>(i)), shape.push_back(x.shape()[i]);
   for (Index d : dims) order.push_back(d);
   shape.push_back(count(x.shape(), dims));
-  return reshape(permute(x, order), shape);
+  return reshape(permute(x, order, caller), shape, caller);
 }
 
 Tensor position_forward(const char* op, bool largest, const Tensor& x, const Dims& dims) {
@@ -64,11 +64,12 @@ Tensor extreme(const char* op, bool largest, const Tensor& x, const Dims& dims, 
   require_number(op, x);
   const Dims wrapped = detail::wrap_dims(op, dims, x.shape());
   const Dims shape = detail::reduced_shape(x.shape(), wrapped, keepdim);
-  const Tensor position = unsqueeze(position_forward(op, largest, x, wrapped), -1);
+  Tensor position = position_forward(op, largest, x, wrapped);
   if (position.numel() == 0)
     return record({op, caller}, detail::make_empty(shape, x.dtype()), x,
                   [in = x.shape()](const BackwardContext&, const Tensor& dy) -> Grads { return {zeros(in, dy.dtype())}; });
-  return reshape(gather(reduced_last(x, wrapped), -1, position, caller), shape, caller);
+  position = detail::make_view(position, detail::unsqueeze(position.ref()->layout, position.shape().size()));
+  return reshape(gather(reduced_last(x, wrapped, caller), -1, position, caller), shape, caller);
 }
 
 }  // namespace
@@ -111,7 +112,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim, Caller caller)
   const Dims wrapped = detail::wrap_dims("logsumexp", dims, x.shape());
   Tensor y;
   {
-    const NoGrad off;
+    const detail::Unseen inside;
     const double none = -std::numeric_limits<double>::infinity();
     if (count(x.shape(), wrapped) == 0) {
       y = full(detail::reduced_shape(x.shape(), wrapped, true), none, x.dtype());
@@ -135,7 +136,7 @@ Tensor norm(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
   const Dims wrapped = detail::wrap_dims("norm", dims, x.shape());
   Tensor y;
   {
-    const NoGrad off;
+    const detail::Unseen inside;
     if (count(x.shape(), wrapped) == 0) {
       y = zeros(detail::reduced_shape(x.shape(), wrapped, keepdim), x.dtype());
     } else {

@@ -143,6 +143,8 @@ Tensor& Tensor::copy_(const Tensor& source) {
   if (source.dtype() != dtype() && !(detail::is_float(source.dtype()) && detail::is_float(dtype())))
     detail::raise<DTypeError>("copy_: dtypes differ: {} into {}", source.dtype(), dtype());
   if (!detail::broadcasts_to(source.shape(), shape())) detail::raise<ShapeError>("copy_: {} does not broadcast to {}", source.shape(), shape());
+  if (source.requires_grad() && detail::thread_state.grad_enabled)
+    detail::raise<GradError>("copy_: the history of the source would be lost: detach() it, or copy under NoGrad");
   // A source that shares storage may be overwritten while it is read.
   const Tensor from = source.ref()->storage == impl_->storage ? source.detach().clone() : source;
   detail::dispatch(dtype(), [&]<class T>() {
