@@ -30,6 +30,7 @@ class Accumulator {
       owned_ = true;
     }
   }
+  const Tensor& sum() const { return sum_; }
   Tensor take() { return std::move(sum_); }
 
  private:
@@ -112,7 +113,7 @@ class Pass {
   void stop_at(const std::vector<Tensor>& targets, const std::vector<Tensor>& roots);
   Tensor captured(const Tensor& target) {
     auto found = captured_.find({node_of(target), target.ref()->slot});
-    return found == captured_.end() ? Tensor() : found->second.take();
+    return found == captured_.end() ? Tensor() : found->second.sum();  // not taken: an input may be named twice
   }
 
   void run();
