@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "../tensor/tensor.h"
 #include "mask.h"
@@ -9,8 +10,10 @@ namespace heed {
 
 /// How attention is computed; the results agree up to rounding.
 enum class Kernel {
-  automatic,  ///< the best for the request
-  composed,   ///< ops, one after the other: differentiable to any order
+  automatic,  ///< tiled, or composed where the weights are asked for
+  composed,   ///< ops, one after the other, with matrices of Tq x Tk between them
+  tiled,  ///< one op that never holds more than a tile of the weights: O(T) extra memory, masked tiles skipped; weights, when asked for, in a second
+          ///< pass
 };
 
 struct AttentionOptions {
@@ -31,7 +34,16 @@ struct Attention {
 ///
 /// q (..., Tq, d_k), k (..., Tk, d_k), v (..., Tk, d_v); leading dims broadcast. A query that may attend to nothing has zero output, weights and
 /// gradients; so have all queries when there are no keys. A NaN in a value that no query may attend to may or may not show in the output. Both
-/// results are differentiable, to any order. ShapeError names the sizes that do not fit.
+/// results are differentiable, to any order, with every kernel. ShapeError names the sizes that do not fit.
 Attention scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& = {}, Caller = Caller::here());
+
+/// What a call would do.
+struct AttentionPlan {
+  Kernel kernel = Kernel::automatic;  ///< never automatic
+  std::string reason;
+  double flops = 0;  ///< of the two products of the forward, over the pairs that position and lengths allow
+  double bytes = 0;  ///< that the forward allocates beside its results: scores, weights and masks, or row statistics and tiles
+};
+AttentionPlan attention_plan(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& = {});
 
 }  // namespace heed

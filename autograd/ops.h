@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "../tensor/factory.h"
+#include "../tensor/random.h"
 #include "../tensor/tensor.h"
 
 // Every differentiable op, one comment each: formula, shapes, what it throws. PyTorch's names and meaning. Shapes broadcast by NumPy's rule where two
@@ -208,6 +209,8 @@ Tensor slice_backward(const Tensor& x, const Dims& shape, Index dim, Index start
 Tensor scatter_add(const Tensor& x, const Dims& shape, Index dim, const Tensor& index, Caller = Caller::here());
 /// Zeros (n, d) with every row of x (..., d) added at its id: the derivative of embedding.
 Tensor embedding_backward(const Tensor& x, const Tensor& ids, Index n, Caller = Caller::here());
+/// dropout in training with the random numbers from `state` on, whatever has been drawn since; 0 < p <= 1.
+Tensor dropout_from(const Tensor& x, double p, const RngState& state, Caller = Caller::here());
 /// Softmax over the last dim in which a row of all -inf gives zeros: attention to nothing.
 Tensor softmax_or_zero(const Tensor& x, Caller = Caller::here());
 

@@ -1,53 +1,118 @@
 #include "../attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "forward.h"
+#include "../../tensor/parallel.h"
+#include "attention_parts.h"
 
 namespace heed {
 namespace {
 
-constexpr const char* name = "scaled_dot_product_attention";
+using detail::attention_name;
 
-/// Checks everything before anything is computed; the shape of the scores, (..., Tq, Tk).
-Dims scores_shape(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
-  detail::require_float(name, q);
-  for (const Tensor* t : {&k, &v}) detail::require_same_dtype(name, q, *t);
-  if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
-    detail::raise<ShapeError>("{}: wants (..., T, d): Q {}, K {}, V {}", name, q.shape(), k.shape(), v.shape());
-  if (q.size(-1) != k.size(-1)) detail::raise<ShapeError>("{}: query and key sizes differ: Q d_k={}, K d_k={}", name, q.size(-1), k.size(-1));
-  if (k.size(-2) != v.size(-2)) detail::raise<ShapeError>("{}: keys and values differ in number: K Tk={}, V Tk={}", name, k.size(-2), v.size(-2));
-  if (!(options.dropout_p >= 0 && options.dropout_p <= 1)) detail::raise<Error>("{}: dropout_p is not in [0, 1]: {}", name, options.dropout_p);
-  const auto batch = [](const Tensor& t) {
-    Dims d = t.shape();
-    d.pop_back(), d.pop_back();
-    return d;
-  };
-  detail::broadcast_shapes(name, detail::broadcast_shapes(name, batch(q), batch(k)), batch(v));
-  Dims shape = detail::broadcast_shapes(name, batch(q), batch(k));
-  shape.push_back(q.size(-2)), shape.push_back(k.size(-2));
-  detail::check_mask(name, options.mask, shape);
-  return shape;
+Dims batch_of(const Tensor& t) {
+  Dims d = t.shape();
+  d.pop_back(), d.pop_back();
+  return d;
 }
 
-Attention composed(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, double scale, const Dims& shape,
-                   Caller caller) {
-  const detail::DenseMask mask = detail::dense_mask(name, options.mask, shape, q.dtype(), caller);
-  Tensor scores = matmul(q * Operand(scale, caller), transpose(k, -2, -1, caller), caller);
-  if (mask.added.defined()) scores = scores + Operand(mask.added, caller);
-  if (mask.allowed.defined()) scores = masked_fill(scores, !Located(mask.allowed, caller), Operand(-std::numeric_limits<double>::infinity(), caller));
-  const Tensor weights = detail::softmax_or_zero(scores, caller);
-  const Tensor kept = dropout(weights, options.dropout_p, options.training, caller);
-  return {matmul(kept, v, caller), options.need_weights ? weights : Tensor()};
+/// Checks everything before anything is computed.
+detail::AttentionCall checked(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Caller caller) {
+  detail::require_float(attention_name, q);
+  for (const Tensor* t : {&k, &v}) detail::require_same_dtype(attention_name, q, *t);
+  if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
+    detail::raise<ShapeError>("{}: wants (..., T, d): Q {}, K {}, V {}", attention_name, q.shape(), k.shape(), v.shape());
+  if (q.size(-1) != k.size(-1))
+    detail::raise<ShapeError>("{}: query and key sizes differ: Q d_k={}, K d_k={}", attention_name, q.size(-1), k.size(-1));
+  if (k.size(-2) != v.size(-2))
+    detail::raise<ShapeError>("{}: keys and values differ in number: K Tk={}, V Tk={}", attention_name, k.size(-2), v.size(-2));
+  if (!(options.dropout_p >= 0 && options.dropout_p <= 1))
+    detail::raise<Error>("{}: dropout_p is not in [0, 1]: {}", attention_name, options.dropout_p);
+  Dims scores = detail::broadcast_shapes(attention_name, batch_of(q), batch_of(k));
+  detail::broadcast_shapes(attention_name, scores, batch_of(v));
+  scores.push_back(q.size(-2)), scores.push_back(k.size(-2));
+  detail::check_mask(attention_name, options.mask, scores);
+  for (const Tensor& bias : options.mask.biases())
+    if (bias.dtype() != q.dtype())
+      detail::raise<DTypeError>("{}: dtypes differ: the bias is {}, the scores {}", attention_name, bias.dtype(), q.dtype());
+  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<Index>(q.size(-1), 1))));
+  return {q, k, v, options, scale, scores, caller};
+}
+
+struct Choice {
+  Kernel kernel;
+  const char* reason;
+};
+Choice choose(const AttentionOptions& options) {
+  if (options.kernel != Kernel::automatic) return {options.kernel, "asked for"};
+  if (options.need_weights) return {Kernel::composed, "the weights are asked for, and it has them"};
+  return {Kernel::tiled, "no weights are asked for: no matrix of Tq x Tk is needed"};
 }
 
 }  // namespace
 
+Attention detail::composed_attention(const AttentionCall& call) {
+  const DenseMask mask = dense_mask(attention_name, call.options.mask, call.scores, call.q.dtype(), call.caller);
+  const Caller caller = call.caller;
+  Tensor scores = matmul(call.q * Operand(call.scale, caller), transpose(call.k, -2, -1, caller), caller);
+  if (mask.added.defined()) scores = scores + Operand(mask.added, caller);
+  if (mask.allowed.defined()) scores = masked_fill(scores, !Located(mask.allowed, caller), Operand(-std::numeric_limits<double>::infinity(), caller));
+  const Tensor weights = softmax_or_zero(scores, caller);
+  Tensor kept = weights;
+  if (call.options.training && call.options.dropout_p > 0) {
+    // Every output drops weights of its own, also where only v makes the batch longer.
+    Dims wide = broadcast_shapes(attention_name, batch_of(weights), batch_of(call.v));
+    wide.push_back(weights.size(-2)), wide.push_back(weights.size(-1));
+    kept = dropout(expand(weights, wide, caller), call.options.dropout_p, true, caller);
+  }
+  return {matmul(kept, call.v, caller), call.options.need_weights ? weights : Tensor()};
+}
+
+double detail::allowed_pairs(const Mask& mask, const Dims& scores) {
+  const Index Tq = scores[scores.size() - 2], Tk = scores.back(), offset = mask.offset().value_or(0);
+  const auto pairs_below = [&](Index length) {
+    if (!mask.is_causal() && !mask.window()) return static_cast<double>(Tq) * static_cast<double>(length);
+    double pairs = 0;
+    for (Index i = 0; i < Tq; ++i) {
+      Index begin = 0, end = length;
+      if (mask.is_causal()) end = std::min(end, i + offset + 1);
+      if (mask.window()) begin = std::max(begin, i + offset - *mask.window() + 1), end = std::min(end, i + offset + *mask.window());
+      pairs += static_cast<double>(std::max<Index>(end - begin, 0));
+    }
+    return pairs;
+  };
+  Dims batch = scores;
+  batch.pop_back(), batch.pop_back();
+  const double entries = static_cast<double>(numel(batch));
+  if (mask.key_lengths().empty()) return entries * pairs_below(Tk);
+  double pairs = 0;
+  for (Index length : mask.key_lengths()) pairs += pairs_below(length);
+  return pairs * entries / static_cast<double>(mask.key_lengths().size());
+}
+
 Attention scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Caller caller) {
-  const Dims shape = scores_shape(q, k, v, options);
-  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<Index>(q.size(-1), 1))));
-  return composed(q, k, v, options, scale, shape, caller);
+  const detail::AttentionCall call = checked(q, k, v, options, caller);
+  return choose(options).kernel == Kernel::tiled ? detail::tiled_attention(call) : detail::composed_attention(call);
+}
+
+AttentionPlan attention_plan(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  const detail::AttentionCall call = checked(q, k, v, options, {});
+  const Choice choice = choose(options);
+  const double pairs = detail::allowed_pairs(options.mask, call.scores), cells = static_cast<double>(detail::numel(call.scores));
+  const double element = static_cast<double>(detail::size_of(q.dtype())), rows = cells / static_cast<double>(std::max<Index>(k.size(-2), 1));
+  AttentionPlan plan{choice.kernel, choice.reason, 2 * pairs * static_cast<double>(q.size(-1) + v.size(-1)), 0};
+  if (choice.kernel == Kernel::composed) {
+    const bool masked = options.mask.is_causal() || options.mask.window() || !options.mask.key_lengths().empty() || !options.mask.keeps().empty();
+    const double matrices =
+        1 + (options.need_weights ? 0 : 1) + (masked ? 1 : 0) + (options.mask.biases().empty() && !options.mask.alibi_heads() ? 0 : 1);
+    plan.bytes = cells * (matrices * element + (masked ? 1 : 0)) + static_cast<double>(q.numel()) * element;
+  } else {
+    constexpr double tile_bytes = 512 * 1024;
+    plan.bytes = 2 * rows * element + tile_bytes * detail::num_threads();
+  }
+  return plan;
 }
 
 }  // namespace heed

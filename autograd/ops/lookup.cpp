@@ -24,10 +24,10 @@ kernels::PickSizes pick_sizes(const Dims& x, const Dims& index, std::size_t dim)
   return s;
 }
 
-/// Whether an element stays: a function of the generator's state and the element's place, so that nothing depends on threads.
-Tensor dropout_scale(const Dims& shape, double p, DType dtype) {
+/// 0 or 1 / (1 - p): a function of the generator's state and the element's place, so that nothing depends on threads.
+Tensor dropout_scale(const Dims& shape, double p, const RngState& from, DType dtype) {
+  if (p == 1) return zeros(shape, dtype);
   Tensor scale = detail::make_empty(shape, dtype);
-  const RngState from = detail::reserve_random(static_cast<std::uint64_t>(scale.numel()));
   detail::dispatch_float(dtype, [&]<class T>() {
     T* out = scale.mutable_data<T>();
     const T kept = static_cast<T>(1 / (1 - p));
@@ -106,8 +106,12 @@ Tensor dropout(const Tensor& x, double p, bool training, Caller caller) {
   if (!(p >= 0 && p <= 1)) detail::raise<Error>("dropout: p is not in [0, 1]: {}", p);
   detail::require_float("dropout", x);
   if (p == 0 || !training) return x;
-  const Tensor scale = p == 1 ? zeros(x.shape(), x.dtype()) : dropout_scale(x.shape(), p, x.dtype());
-  return record({"dropout", caller}, detail::binary_forward("dropout", kernels::Binary::mul, x, scale), x,
+  return detail::dropout_from(x, p, p == 1 ? RngState{} : detail::reserve_random(static_cast<std::uint64_t>(x.numel())), caller);
+}
+
+Tensor detail::dropout_from(const Tensor& x, double p, const RngState& state, Caller caller) {
+  const Tensor scale = dropout_scale(x.shape(), p, state, x.dtype());
+  return record({"dropout", caller}, binary_forward("dropout", kernels::Binary::mul, x, scale), x,
                 [scale = saved(scale)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * scale.get()}; });
 }
 

@@ -1,0 +1,238 @@
+#include "../../tensor/kernels/attention.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "../../tensor/random.h"
+#include "attention_parts.h"
+
+// Flash attention as an op: Dao, Fu, Ermon, Rudra and Re, "FlashAttention", 2022; the mathematics is in tensor/kernels/attention.h.
+
+namespace heed::detail {
+namespace {
+
+Dims leading(const Dims& shape) {
+  Dims d = shape;
+  d.pop_back(), d.pop_back();
+  return d;
+}
+Dims with_matrix(Dims batch, Index rows, Index columns) {
+  batch.push_back(rows), batch.push_back(columns);
+  return batch;
+}
+
+/// Rows that are dense in memory, by a copy if need be.
+Tensor dense_rows(const Tensor& t) { return t.size(-1) <= 1 || t.strides().back() == 1 ? t : contiguous_data(t); }
+
+/// Where the matrices of `t`, broadcast over the batch, begin.
+std::vector<Index> offsets(const Tensor& t, const Dims& batch) {
+  const Layout wide = expand(attention_name, t.ref()->layout, with_matrix(batch, t.size(-2), t.size(-1)));
+  std::vector<Index> out;
+  const Index count = numel(batch);
+  out.reserve(static_cast<std::size_t>(count));
+  for (Index p = 0; p < count; ++p) {
+    Index at = 0;
+    for (std::size_t d = batch.size(), rest = static_cast<std::size_t>(p); d-- > 0; rest /= static_cast<std::size_t>(batch[d]))
+      at += static_cast<Index>(rest % static_cast<std::size_t>(batch[d])) * wide.strides[d];
+    out.push_back(at);
+  }
+  return out;
+}
+
+/// The index of every batch entry along one dim of the batch.
+std::vector<std::size_t> places(const Dims& batch, std::size_t dim) {
+  std::size_t inner = 1;
+  for (std::size_t d = dim + 1; d < batch.size(); ++d) inner *= static_cast<std::size_t>(batch[d]);
+  std::vector<std::size_t> out(static_cast<std::size_t>(numel(batch)));
+  for (std::size_t p = 0; p < out.size(); ++p) out[p] = p / inner % static_cast<std::size_t>(batch[dim]);
+  return out;
+}
+
+/// A tensor that broadcasts to the scores, as the kernel reads it.
+struct Matrices {
+  Tensor tensor;
+  std::vector<Index> begins;
+  Index row_stride = 0, column_stride = 0;
+
+  Matrices() = default;
+  Matrices(const Tensor& t, const Dims& batch, Index Tq, Index Tk) {
+    if (!t.defined()) return;
+    tensor = t;
+    while (tensor.dim() < 2) tensor = make_view(tensor, unsqueeze(tensor.ref()->layout, 0));
+    begins = offsets(tensor, batch);
+    row_stride = tensor.size(-2) == Tq && Tq > 1 ? tensor.strides()[tensor.shape().size() - 2] : 0;
+    column_stride = tensor.size(-1) == Tk && Tk > 1 ? tensor.strides().back() : 0;
+    if (tensor.size(-1) == Tk && column_stride != 1 && Tk > 1 && tensor.strides().back() != 0)
+      *this = Matrices(contiguous_data(tensor), batch, Tq, Tk);
+  }
+};
+
+/// What forward and backward of one call have in common.
+struct Problem {
+  Dims batch;
+  kernels::AttentionSizes sizes;
+  double scale;
+  bool causal;
+  Index offset, window;
+  std::vector<Index> lengths;
+  std::vector<double> slopes;
+  kernels::AttentionDropout dropout;
+
+  template <class T>
+  struct Arguments {
+    Tensor q, k, v;
+    std::vector<Index> q_begins, k_begins, v_begins;
+    Matrices keep, bias;
+    std::vector<T> slopes;
+    kernels::AttentionMask<T> mask;
+
+    Arguments(const Problem& p, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const Tensor& keep_in, const Tensor& bias_in)
+        : q(dense_rows(q_in)),
+          k(dense_rows(k_in)),
+          v(v_in.defined() ? dense_rows(v_in) : v_in),
+          q_begins(offsets(q, p.batch)),
+          k_begins(offsets(k, p.batch)),
+          v_begins(v.defined() ? offsets(v, p.batch) : std::vector<Index>()),
+          keep(keep_in, p.batch, p.sizes.Tq, p.sizes.Tk),
+          bias(bias_in, p.batch, p.sizes.Tq, p.sizes.Tk),
+          slopes(p.slopes.begin(), p.slopes.end()) {
+      mask.causal = p.causal, mask.offset = p.offset, mask.window = p.window;
+      mask.lengths = p.lengths, mask.slopes = slopes;
+      if (keep.tensor.defined()) mask.keep = {keep.tensor.data<bool>(), keep.begins, keep.row_stride}, mask.keep_column_stride = keep.column_stride;
+      if (bias.tensor.defined()) mask.bias = {bias.tensor.data<T>(), bias.begins, bias.row_stride}, mask.bias_column_stride = bias.column_stride;
+    }
+    kernels::Batched<const T> rows(const Tensor& t, const std::vector<Index>& begins) const {
+      return {t.data<T>(), begins, t.strides()[t.shape().size() - 2]};
+    }
+  };
+};
+
+Problem problem_of(const AttentionCall& call, const Dims& batch) {
+  const Mask& mask = call.options.mask;
+  Problem p{batch,
+            {numel(batch), call.q.size(-2), call.k.size(-2), call.q.size(-1), call.v.size(-1)},
+            call.scale,
+            mask.is_causal(),
+            mask.offset().value_or(0),
+            mask.window().value_or(0),
+            {},
+            {},
+            {}};
+  if (!mask.key_lengths().empty())  // over dim 0 of the scores, which is a later dim of a batch that only v makes longer
+    for (std::size_t b : places(batch, batch.size() - (call.scores.size() - 2)))
+      p.lengths.push_back(mask.key_lengths()[b % mask.key_lengths().size()]);
+  if (mask.alibi_heads()) {
+    const std::vector<double> slopes = alibi_slopes(*mask.alibi_heads());
+    for (std::size_t h : places(batch, batch.size() - 1)) p.slopes.push_back(slopes[h % slopes.size()]);
+  }
+  return p;
+}
+
+Tensor all_of(const std::vector<Tensor>& keeps) {
+  Tensor all;
+  for (const Tensor& t : keeps) all = all.defined() ? all & t : t;
+  return all;
+}
+Tensor sum_of(const std::vector<Tensor>& biases, Caller caller) {
+  Tensor total;
+  for (const Tensor& t : biases) total = total.defined() ? total + Operand(t, caller) : t;
+  return total;
+}
+
+/// A mask of the same positions, with these tensors.
+Mask rebuilt(const Mask& positions, const Tensor& keep, const Tensor& bias) {
+  Mask m = positions;
+  if (keep.defined()) m = m & Mask::keep(keep);
+  if (bias.defined()) m = m & Mask::bias(bias);
+  return m;
+}
+/// The parts of a mask that are not tensors.
+Mask positions_of(const Mask& mask) {
+  Mask m;
+  if (mask.is_causal()) m = mask.offset() ? Mask::causal(*mask.offset()) : Mask::causal();
+  if (mask.window()) m = m & Mask::window(*mask.window());
+  if (mask.alibi_heads()) m = m & Mask::alibi(*mask.alibi_heads());
+  if (!mask.key_lengths().empty()) m = m & Mask::lengths(mask.key_lengths());
+  return m;
+}
+
+// P = softmax(scale q k^T + mask), dS = P (dP - rowsum(P dP)): dq = scale dS k, dk = scale dS^T q, dbias = dS
+Tensor weights_op(const AttentionCall& call, const Problem& p, const Tensor& keep, const Tensor& bias, const Tensor& row_max, const Tensor& row_sum) {
+  Tensor weights = make_empty(with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk), call.q.dtype());
+  dispatch_float(call.q.dtype(), [&]<class T>() {
+    const Problem::Arguments<T> a(p, call.q, call.k, {}, keep, bias);
+    kernels::attention_weights<T>(p.sizes, a.rows(a.q, a.q_begins), a.rows(a.k, a.k_begins), static_cast<T>(p.scale), a.mask,
+                                  {row_max.data<T>(), row_sum.data<T>()}, weights.mutable_data<T>());
+  });
+  return record(
+      {"attention_weights", call.caller}, weights, call.q, call.k, bias,
+      [q = saved(call.q), k = saved(call.k), weights = saved(weights), scale = p.scale](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+        const Tensor P = weights.get(), dS = P * (dy - sum(P * dy, -1, true));
+        return {ctx.needs(0) ? matmul(dS, k.get()) * scale : Tensor(), ctx.needs(1) ? matmul(transpose(dS, -2, -1), q.get()) * scale : Tensor(), dS};
+      });
+}
+
+}  // namespace
+
+Attention tiled_attention(const AttentionCall& call) {
+  const DType dtype = call.q.dtype();
+  const Dims batch = broadcast_shapes(attention_name, leading(call.scores), leading(call.v.shape()));
+  Problem p = problem_of(call, batch);
+  if (call.options.training && call.options.dropout_p > 0) {
+    const double drop = call.options.dropout_p;
+    const RngState from = drop == 1 ? RngState{} : reserve_random(static_cast<std::uint64_t>(numel(batch) * p.sizes.Tq * p.sizes.Tk));
+    p.dropout = {drop, from.seed, from.offset};
+  }
+  const Tensor keep = all_of(call.options.mask.keeps()), bias = sum_of(call.options.mask.biases(), call.caller);
+
+  Tensor output = make_empty(with_matrix(batch, p.sizes.Tq, p.sizes.d_v), dtype);
+  Tensor row_max = make_empty({p.sizes.batch, p.sizes.Tq}, dtype), row_sum = make_empty({p.sizes.batch, p.sizes.Tq}, dtype);
+  dispatch_float(dtype, [&]<class T>() {
+    const Problem::Arguments<T> a(p, call.q, call.k, call.v, keep, bias);
+    kernels::attention<T>(p.sizes, a.rows(a.q, a.q_begins), a.rows(a.k, a.k_begins), a.rows(a.v, a.v_begins), static_cast<T>(p.scale), a.mask,
+                          p.dropout, output.mutable_data<T>(), {row_max.mutable_data<T>(), row_sum.mutable_data<T>()});
+  });
+
+  Attention result;
+  if (call.options.need_weights) {
+    // Over the batch of the scores alone: v may make the output's longer, but not the weights'.
+    const bool same_batch = batch == leading(call.scores);
+    result.weights = same_batch ? weights_op(call, p, keep, bias, row_max, row_sum) : composed_attention(call).weights;
+  }
+  result.output = record(
+      {"attention", call.caller}, output, call.q, call.k, call.v, bias,
+      [q = saved(call.q), k = saved(call.k), v = saved(call.v), bias = saved(bias), keep = saved(keep), out = saved(output), row_max = saved(row_max),
+       row_sum = saved(row_sum), p, positions = positions_of(call.options.mask),
+       scores = call.scores](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+        if (ctx.creates_graph())
+          return differentiate_twin(ctx, {q.get(), k.get(), v.get(), bias.get()}, dy, [&](const std::vector<Tensor>& in) {
+            AttentionOptions options;
+            options.mask = rebuilt(positions, keep.get(), in[3]);
+            const Tensor weights = composed_attention({in[0], in[1], in[2], options, p.scale, scores, {}}).weights;
+            const bool drops = p.dropout.p > 0;
+            return matmul(
+                drops ? dropout_from(expand(weights, with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk)), p.dropout.p, {p.dropout.seed, p.dropout.offset})
+                      : weights,
+                in[2]);
+          });
+        const DType type = dy.dtype();
+        const auto gradient = [&](std::size_t i, Index rows, Index columns) {
+          return ctx.needs(i) ? make_empty(with_matrix(p.batch, rows, columns), type) : Tensor();
+        };
+        Tensor dq = gradient(0, p.sizes.Tq, p.sizes.d_k), dk = gradient(1, p.sizes.Tk, p.sizes.d_k), dv = gradient(2, p.sizes.Tk, p.sizes.d_v);
+        Tensor dbias = gradient(3, p.sizes.Tq, p.sizes.Tk);
+        dispatch_float(type, [&]<class T>() {
+          const Problem::Arguments<T> a(p, q.get(), k.get(), v.get(), keep.get(), bias.get());
+          const Tensor up = dense_rows(dy);
+          const std::vector<Index> up_begins = offsets(up, p.batch);
+          const auto data = [](Tensor& t) { return t.defined() ? t.mutable_data<T>() : nullptr; };
+          kernels::attention_backward<T>(p.sizes, a.rows(a.q, a.q_begins), a.rows(a.k, a.k_begins), a.rows(a.v, a.v_begins), static_cast<T>(p.scale),
+                                         a.mask, p.dropout, out.get().data<T>(), {row_max.get().data<T>(), row_sum.get().data<T>()},
+                                         a.rows(up, up_begins), {data(dq), data(dk), data(dv), data(dbias)});
+        });
+        return {dq, dk, dv, dbias};
+      });
+  return result;
+}
+
+}  // namespace heed::detail

@@ -1,0 +1,230 @@
+#include <gtest/gtest.h>
+#include <heed/autograd/attention.h>
+#include <heed/autograd/backward.h>
+#include <heed/autograd/grad_mode.h>
+#include <heed/autograd/gradcheck.h>
+#include <heed/autograd/ops.h>
+#include <heed/tensor/random.h>
+
+#include <functional>
+
+#include "close.h"
+
+// One call, two kernels: they agree in outputs, weights, gradients, dropout, and second derivatives.
+
+namespace heed::test {
+namespace {
+
+struct Case {
+  const char* name;
+  Dims q, k, v;
+  std::function<Mask()> mask;
+};
+
+Tensor keep_with_dead_row(const Dims& shape) {
+  Tensor keep = gt(rand(shape, f64), 0.4);
+  bool* p = keep.mutable_data<bool>();
+  for (Index j = 0; j < keep.size(-1); ++j) p[j] = false;
+  return keep;
+}
+
+std::vector<Case> cases() {
+  return {
+      {"plain", {5, 8}, {7, 8}, {7, 3}, [] { return Mask(); }},
+      {"causal", {2, 9, 4}, {2, 9, 4}, {2, 9, 6}, [] { return Mask::causal(); }},
+      {"causal with an offset", {2, 3, 7, 8}, {2, 3, 9, 8}, {2, 3, 9, 5}, [] { return Mask::causal(2); }},
+      {"lengths",
+       {3, 2, 4, 4},
+       {3, 2, 6, 4},
+       {3, 2, 6, 4},
+       [] {
+         return Mask::lengths({6, 0, 2});
+       }},
+      {"window", {2, 8, 4}, {2, 8, 4}, {2, 8, 4}, [] { return Mask::window(3) & Mask::causal(); }},
+      {"alibi", {2, 4, 5, 4}, {2, 4, 5, 4}, {2, 4, 5, 4}, [] { return Mask::alibi(4) & Mask::causal(); }},
+      {"keep with a dead row",
+       {2, 5, 4},
+       {2, 6, 4},
+       {2, 6, 4},
+       [] {
+         return Mask::keep(keep_with_dead_row({5, 6}));
+       }},
+      {"keep of one row for each batch entry",
+       {2, 3, 5, 4},
+       {2, 3, 6, 4},
+       {2, 3, 6, 4},
+       [] {
+         return Mask::keep(keep_with_dead_row({2, 1, 1, 6}));
+       }},
+      {"keep of one column",
+       {2, 5, 4},
+       {2, 6, 4},
+       {2, 6, 4},
+       [] {
+         return Mask::keep(keep_with_dead_row({5, 1}));
+       }},
+      {"bias for each head",
+       {2, 3, 5, 4},
+       {2, 3, 6, 4},
+       {2, 3, 6, 4},
+       [] {
+         return Mask::bias(randn({3, 5, 6}, f64));
+       }},
+      {"two biases and two keeps",
+       {2, 5, 4},
+       {2, 6, 4},
+       {2, 6, 4},
+       [] {
+         return Mask::bias(randn({5, 6}, f64)) & Mask::bias(randn({6}, f64)) & Mask::keep(gt(rand({5, 6}), 0.2)) &
+                Mask::keep(gt(rand({2, 1, 6}), 0.2));
+       }},
+      {"everything",
+       {2, 3, 7, 8},
+       {2, 3, 9, 8},
+       {2, 3, 9, 5},
+       [] {
+         return Mask::causal(2) & Mask::keep(gt(rand({2, 1, 7, 9}, f64), 0.3)) & Mask::bias(randn({1, 3, 7, 9}, f64)) & Mask::window(6) &
+                Mask::lengths({9, 5});
+       }},
+      {"keys shared by heads", {2, 4, 5, 4}, {2, 1, 6, 4}, {1, 6, 3}, [] { return Mask(); }},
+      {"only values have a batch", {5, 4}, {6, 4}, {3, 6, 2}, [] { return Mask(); }},
+      {"no keys", {2, 3, 4}, {2, 0, 4}, {2, 0, 5}, [] { return Mask(); }},
+      {"no queries", {2, 0, 4}, {2, 3, 4}, {2, 3, 5}, [] { return Mask(); }},
+      {"no batch", {0, 2, 4}, {0, 3, 4}, {0, 3, 5}, [] { return Mask(); }},
+      {"beyond a tile", {2, 150, 16}, {2, 150, 16}, {2, 150, 8}, [] { return Mask::causal(); }},
+  };
+}
+
+struct Everything {
+  Attention made;
+  std::vector<Tensor> gradients;  // of q, k, v and every bias
+};
+
+Everything run(const Case& c, const Mask& mask, Kernel kernel, const AttentionOptions& base, DType dtype) {
+  manual_seed(7);
+  std::vector<Tensor> inputs{randn(c.q, dtype), randn(c.k, dtype), randn(c.v, dtype)};
+  for (const Tensor& bias : mask.biases()) inputs.push_back(bias);
+  for (Tensor& t : inputs) t.requires_grad_();
+  AttentionOptions options = base;
+  options.mask = mask, options.kernel = kernel;
+  manual_seed(8);  // the same dropout
+  Everything e;
+  e.made = scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], options);
+  std::vector<Tensor> outputs{e.made.output}, along;
+  if (e.made.weights.defined()) outputs.push_back(e.made.weights);
+  manual_seed(9);
+  for (const Tensor& t : outputs) along.push_back(randn(t.shape(), dtype));
+  e.gradients = grad(outputs, inputs, along);
+  return e;
+}
+
+void expect_equal(const Everything& a, const Everything& b, double tolerance) {
+  EXPECT_TRUE(within(a.made.output, b.made.output, tolerance));
+  ASSERT_EQ(a.made.weights.defined(), b.made.weights.defined());
+  if (a.made.weights.defined()) {
+    EXPECT_EQ(a.made.weights.shape(), b.made.weights.shape());
+    EXPECT_TRUE(within(a.made.weights, b.made.weights, tolerance));
+  }
+  for (std::size_t i = 0; i < a.gradients.size(); ++i) EXPECT_TRUE(within(a.gradients[i], b.gradients[i], 10 * tolerance)) << "gradient " << i;
+}
+
+TEST(AttentionKernels, agree) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    for (bool need_weights : {true, false}) {
+      manual_seed(1);
+      const Mask mask = c.mask();
+      const AttentionOptions options{.need_weights = need_weights};
+      expect_equal(run(c, mask, Kernel::tiled, options, f64), run(c, mask, Kernel::composed, options, f64), 1e-12);
+    }
+  }
+}
+
+TEST(AttentionKernels, agree_with_dropout_and_scale) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    for (double p : {0.3, 1.0}) {
+      manual_seed(1);
+      const Mask mask = c.mask();
+      const AttentionOptions options{.scale = 0.7, .dropout_p = p, .training = true, .need_weights = false};
+      expect_equal(run(c, mask, Kernel::tiled, options, f64), run(c, mask, Kernel::composed, options, f64), 1e-12);
+    }
+  }
+}
+
+TEST(AttentionKernels, single_precision_agrees) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    manual_seed(1);
+    const Mask mask = c.mask();
+    if (!mask.biases().empty()) continue;
+    expect_equal(run(c, mask, Kernel::tiled, {}, f32), run(c, mask, Kernel::composed, {}, f32), 1e-5);
+  }
+}
+
+TEST(AttentionKernels, weights_never_change_the_output) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    manual_seed(1);
+    const Mask mask = c.mask();
+    const Everything with = run(c, mask, Kernel::automatic, {.need_weights = true}, f64),
+                     without = run(c, mask, Kernel::automatic, {.need_weights = false}, f64);
+    EXPECT_TRUE(within(with.made.output, without.made.output, 1e-12));
+  }
+}
+
+TEST(AttentionKernels, tiled_gradients_are_right_to_second_order) {
+  manual_seed(2);
+  for (bool need_weights : {false, true}) {
+    const Mask mask = Mask::causal(1) & Mask::keep(gt(rand({3, 4}, f64), 0.2));
+    const auto fn = [&](const std::vector<Tensor>& in) {
+      const Attention a = scaled_dot_product_attention(in[0], in[1], in[2],
+                                                       {.mask = mask & Mask::bias(in[3]), .need_weights = need_weights, .kernel = Kernel::tiled});
+      return need_weights ? std::vector<Tensor>{a.output, a.weights} : std::vector<Tensor>{a.output};
+    };
+    const std::vector<Tensor> inputs{randn({2, 3, 3}, f64), randn({2, 4, 3}, f64), randn({2, 4, 2}, f64), randn({3, 4}, f64)};
+    const GradcheckReport first = gradcheck(fn, inputs), second = gradgradcheck(fn, inputs);
+    EXPECT_TRUE(first.ok) << first.message;
+    EXPECT_TRUE(second.ok) << second.message;
+  }
+}
+
+TEST(AttentionKernels, one_tensor_in_all_slots) {
+  manual_seed(3);
+  const auto fn = [](const std::vector<Tensor>& in) {
+    return scaled_dot_product_attention(in[0], in[0], in[0], {.mask = Mask::causal(), .need_weights = false, .kernel = Kernel::tiled}).output;
+  };
+  const std::vector<Tensor> x{randn({4, 3}, f64)};
+  EXPECT_TRUE(gradcheck(fn, x).ok);
+  EXPECT_TRUE(gradgradcheck(fn, x).ok);
+}
+
+TEST(AttentionKernels, views_are_read_in_place) {
+  manual_seed(4);
+  // Heads cut out of one projection, as multi-head layers do: rows far apart, heads between them.
+  const Tensor qkv = randn({2, 6, 3 * 8}, f64);
+  const auto head = [&](Index i) { return transpose(reshape(slice(qkv, 2, 8 * i, 8 * i + 8), {2, 6, 2, 4}), 1, 2); };
+  const AttentionOptions tiled{.mask = Mask::causal(), .need_weights = false, .kernel = Kernel::tiled};
+  const AttentionOptions composed{.mask = Mask::causal(), .need_weights = false, .kernel = Kernel::composed};
+  EXPECT_TRUE(within(scaled_dot_product_attention(head(0), head(1), head(2), tiled).output,
+                     scaled_dot_product_attention(head(0), head(1), head(2), composed).output, 1e-12));
+  // Columns that are not dense.
+  const Tensor odd = transpose(randn({2, 4, 6}, f64), 1, 2);
+  EXPECT_TRUE(within(scaled_dot_product_attention(odd, odd, odd, tiled).output, scaled_dot_product_attention(odd, odd, odd, composed).output, 1e-12));
+}
+
+TEST(AttentionPlan, says_which_kernel_runs_and_what_it_costs) {
+  const Tensor x = zeros({2, 100, 64});
+  const AttentionPlan with = attention_plan(x, x, x), without = attention_plan(x, x, x, {.need_weights = false});
+  EXPECT_EQ(with.kernel, Kernel::composed);
+  EXPECT_EQ(without.kernel, Kernel::tiled);
+  EXPECT_FALSE(without.reason.empty());
+  EXPECT_DOUBLE_EQ(without.flops, 2.0 * 2 * 100 * 100 * 128);
+  EXPECT_DOUBLE_EQ(attention_plan(x, x, x, {.mask = Mask::causal()}).flops, 2.0 * 2 * (100 * 101 / 2) * 128);
+  EXPECT_DOUBLE_EQ(attention_plan(x, x, x, {.mask = Mask::lengths({100, 50})}).flops, 2.0 * (100 * 100 + 100 * 50) * 128);
+  EXPECT_GT(with.bytes, 2 * 100 * 100 * 4.0);
+  EXPECT_THROW(attention_plan(x, zeros({2, 100, 32}), x), ShapeError);
+}
+
+}  // namespace
+}  // namespace heed::test
