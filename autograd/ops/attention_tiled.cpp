@@ -128,9 +128,9 @@ Problem problem_of(const AttentionCall& call, const Dims& batch) {
   return p;
 }
 
-Tensor all_of(const std::vector<Tensor>& keeps) {
+Tensor all_of(const std::vector<Tensor>& keeps, Caller caller) {
   Tensor all;
-  for (const Tensor& t : keeps) all = all.defined() ? all & t : t;
+  for (const Tensor& t : keeps) all = all.defined() ? all & Operand(t, caller) : t;
   return all;
 }
 Tensor sum_of(const std::vector<Tensor>& biases, Caller caller) {
@@ -183,7 +183,7 @@ Attention tiled_attention(const AttentionCall& call) {
     const RngState from = drop == 1 ? RngState{} : reserve_random(static_cast<std::uint64_t>(numel(batch) * p.sizes.Tq * p.sizes.Tk));
     p.dropout = {drop, from.seed, from.offset};
   }
-  const Tensor keep = all_of(call.options.mask.keeps()), bias = sum_of(call.options.mask.biases(), call.caller);
+  const Tensor keep = all_of(call.options.mask.keeps(), call.caller), bias = sum_of(call.options.mask.biases(), call.caller);
 
   Tensor output = make_empty(with_matrix(batch, p.sizes.Tq, p.sizes.d_v), dtype);
   Tensor row_max = make_empty({p.sizes.batch, p.sizes.Tq}, dtype), row_sum = make_empty({p.sizes.batch, p.sizes.Tq}, dtype);
