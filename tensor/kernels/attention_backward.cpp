@@ -231,25 +231,29 @@ constexpr Index thread_work = 1 << 20;
 template <class T>
 class Schedule {
  public:
-  explicit Schedule(const BackwardCall<T>& x) : x_(x) {
+  Schedule(const BackwardCall<T>& x, double work) : x_(x) {
     const Index longest = std::max(x.sizes.Tq, x.sizes.Tk);
-    // Smaller cells keep more threads busy, larger ones copy queries less often.
-    const Index even = x.sizes.batch >= 16 ? 512 : std::clamp<Index>((longest / 16 + 63) / 64 * 64, 128, 512);
-    group_ = std::max<Index>(even, 1);
+    // Smaller cells keep more threads busy, larger ones read memory and copy queries less often.
+    group_ = std::clamp<Index>((longest * std::min<Index>(x.sizes.batch, 8) / 16 + 63) / 64 * 64, 128, 512);
     groups_ = (longest + group_ - 1) / group_;
     bytes_ = static_cast<std::size_t>(2 * x.sizes.batch * groups_) * sizeof(Count);
     done_ = static_cast<Count*>(detail::allocate(bytes_));
     for (Index i = 0; i < 2 * x.sizes.batch * groups_; ++i) new (done_ + i) Count(0);
+    threads_ = threads_for(std::min(tasks(), static_cast<Index>(std::min(work / thread_work, 1e6))), 1);
+    // As few batch entries at a time as keep the threads busy: they stay in the cache.
+    together_ = threads_ == 1 ? 1 : std::min((4 * threads_ + groups_ - 1) / groups_, x.sizes.batch);
   }
   ~Schedule() { detail::deallocate(done_, bytes_); }
   Schedule(const Schedule&) = delete;
   Schedule& operator=(const Schedule&) = delete;
 
   Index tasks() const { return x_.sizes.batch * groups_ * groups_; }
+  int threads() const { return threads_; }
 
   void run(Index task, T* scratch) {
-    const Index per_phase = x_.sizes.batch * groups_, phase = task / per_phase, p = task % per_phase / groups_, g = task % groups_;
-    const Index h = (phase - g + groups_) % groups_;
+    const Index first = task / (together_ * groups_ * groups_) * together_, together = std::min(together_, x_.sizes.batch - first);
+    const Index rest = task - first * groups_ * groups_, phase = rest / (together * groups_);
+    const Index p = first + rest % (together * groups_) / groups_, g = rest % groups_, h = (phase - g + groups_) % groups_;
     Count& keys_done = done_[2 * (p * groups_ + g)];
     Count& queries_done = done_[2 * (p * groups_ + h) + 1];
     wait(keys_done, phase);
@@ -286,7 +290,8 @@ class Schedule {
   }
 
   const BackwardCall<T>& x_;
-  Index group_, groups_;
+  Index group_, groups_, together_;
+  int threads_;
   std::size_t bytes_;
   Count* done_;
 };
@@ -299,12 +304,11 @@ void attention_backward(const AttentionSizes& sizes, Batched<const T> q, Batched
                         AttentionGradients<T> gradients) {
   const auto& [batch, Tq, Tk, d_k, d_v] = sizes;
   const BackwardCall<T> x{sizes, q, k, v, scale, mask, dropout, out, rows, dout, gradients};
-  Schedule<T> schedule(x);
-  if (schedule.tasks() == 0) return;
   const double work =
       static_cast<double>(batch * Tq) * static_cast<double>(Tk) * static_cast<double>(3 * d_k + 2 * d_v + 8) * (mask.causal ? 0.5 : 1.0);
-  const int threads = threads_for(std::min(schedule.tasks(), static_cast<Index>(std::min(work / thread_work, 1e6))), 1);
-  run_tasks<T>(schedule.tasks(), threads, scratch_of(x), [&](Index task, T* scratch) { schedule.run(task, scratch); });
+  Schedule<T> schedule(x, work);
+  if (schedule.tasks() == 0) return;
+  run_tasks<T>(schedule.tasks(), schedule.threads(), scratch_of(x), [&](Index task, T* scratch) { schedule.run(task, scratch); });
 }
 template void attention_backward(const AttentionSizes&, Batched<const float>, Batched<const float>, Batched<const float>, float,
                                  const AttentionMask<float>&, const AttentionDropout&, const float*, SoftmaxRows<const float>, Batched<const float>,

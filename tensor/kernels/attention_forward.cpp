@@ -50,34 +50,30 @@ Strip strip_of(const ForwardCall<T>& x) {
   return {width, width * (x.sizes.d_k + x.sizes.d_v + (1 + extra) * keys)};
 }
 
-/// Turns the scores of n keys into exp(s - max), with the running maxima and sums brought up to date; `fade` becomes what earlier sums and outputs
-/// are to be multiplied with. Returns whether any of that is not 1.
-template <class T, int vectors>
-HWY_INLINE bool soften(Index n, T* HWY_RESTRICT s, Vector<T> (&max)[vectors], Vector<T> (&sum)[vectors], Vector<T> (&fade)[vectors]) {
+/// Turns n scores of each lane, `width` apart, into exp(s - max), with the running maximum and sum brought up to date. Returns what earlier sums and
+/// outputs were to be multiplied with; that has been done to `sum`.
+template <class T>
+HWY_INLINE Vector<T> soften(Index n, Index width, T* HWY_RESTRICT s, Vector<T>& max, Vector<T>& sum) {
   const Simd<T> d;
-  constexpr Index width = vectors * lanes<T>;
-  const auto nothing = hn::Set(d, -infinity<T>);
-  Vector<T> top[vectors], shift[vectors], added[vectors];
-  for (int v = 0; v < vectors; ++v) top[v] = max[v], added[v] = hn::Zero(d);
-  for (Index j = 0; j < n; ++j)
-    for (int v = 0; v < vectors; ++v) top[v] = hn::Max(hn::Load(d, s + j * width + v * lanes<T>), top[v]);
-  bool faded = false;
-  for (int v = 0; v < vectors; ++v) {
-    shift[v] = hn::IfThenElse(hn::Eq(top[v], nothing), hn::Zero(d), top[v]);
-    fade[v] = exp_of_negative(d, hn::Sub(max[v], shift[v]));
-    faded |= !hn::AllTrue(d, hn::Eq(top[v], max[v]));
-    max[v] = top[v];
+  Vector<T> top = max, other = max;  // two, since each waits for its own last step
+  Index j = 0;
+  for (; j + 2 <= n; j += 2) {
+    top = hn::Max(hn::Load(d, s + j * width), top);
+    other = hn::Max(hn::Load(d, s + (j + 1) * width), other);
   }
-  for (Index j = 0; j < n; ++j) {
-    for (int v = 0; v < vectors; ++v) {
-      T* const at = s + j * width + v * lanes<T>;
-      const auto e = exp_of_negative(d, hn::Sub(hn::Load(d, at), shift[v]));
-      added[v] = hn::Add(added[v], e);
-      hn::Store(e, d, at);
-    }
+  if (j < n) top = hn::Max(hn::Load(d, s + j * width), top);
+  top = hn::Max(top, other);
+  const auto shift = hn::IfThenElse(hn::Eq(top, hn::Set(d, -infinity<T>)), hn::Zero(d), top);
+  const auto fade = exp_of_negative(d, hn::Sub(max, shift));
+  auto added = hn::Zero(d);
+  for (j = 0; j < n; ++j) {
+    const auto e = exp_of_negative(d, hn::Sub(hn::Load(d, s + j * width), shift));
+    added = hn::Add(added, e);
+    hn::Store(e, d, s + j * width);
   }
-  for (int v = 0; v < vectors; ++v) sum[v] = hn::MulAdd(sum[v], fade[v], added[v]);
-  return faded;
+  sum = hn::MulAdd(sum, fade, added);
+  max = top;
+  return fade;
 }
 
 template <class T, int vectors>
@@ -95,30 +91,46 @@ void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) 
   const Range keys = visible.some_keys(queries), open = visible.all_keys(queries);
   const bool added = x.mask.keep.data || x.mask.bias.data;
 
-  Vector<T> max[vectors], sum[vectors], fade[vectors];
+  Vector<T> max[vectors], sum[vectors];
   for (int v = 0; v < vectors; ++v) max[v] = hn::Set(d, -infinity<T>), sum[v] = hn::Zero(d);
   if (!keys.empty()) pack_queries(matrix(x.q, p) + queries.begin * x.q.row_stride, x.q.row_stride, count, d_k, x.scale, q, width);
   const Index step = equal_block(keys.size(), key_block);
   for (Index j = keys.begin; j < keys.end; j += step) {
     const TilePlace at{p, queries, {j, std::min(j + step, keys.end)}, width};
-    const Index n = at.keys.size();
-    multiply_tiles(n, width, d_k, matrix(x.k, p) + j * x.k.row_stride, x.k.row_stride, Index{1}, q, width, s, width, false);
+    const bool first = j == keys.begin;
+    const T* k = matrix(x.k, p) + j * x.k.row_stride;
+    const T* v = matrix(x.v, p) + j * x.v.row_stride;
+    // The keys that lanes from vector c on have beyond those of the vector before; only a causal mask ends them apart.
+    Index ends[vectors + 1] = {0};
+    for (int c = 0; c < vectors; ++c)
+      ends[c + 1] = intersect({0, at.keys.size()}, {0, visible.some_keys({queries.begin, queries.begin + (c + 1) * lanes<T>}).end - j}).size();
+    ends[vectors] = at.keys.size();
+
+    for (int c = 0; c < vectors; ++c) {
+      const Index begin = ends[c], n = ends[c + 1] - begin, lane = c * lanes<T>;
+      if (n > 0)
+        multiply_tiles(n, width - lane, d_k, k + begin * x.k.row_stride, x.k.row_stride, Index{1}, q + lane, width, s + begin * width + lane, width,
+                       false);
+    }
     if (added) load_added(x.mask, at, rows, tile);
     if (added || !x.mask.slopes.empty() || j < open.begin || at.keys.end > open.end)
       mask_tile(x.mask, visible, at, Index{0}, added ? tile : nullptr, s);
-    const bool faded = soften<T, vectors>(n, s, max, sum, fade);
+    for (int c = 0; c < vectors; ++c) {
+      const auto before = max[c];
+      const auto fade = soften(ends[c + 1], width, s + c * lanes<T>, max[c], sum[c]);
+      if (first || hn::AllTrue(d, hn::Eq(max[c], before))) continue;
+      for (T* to = o + c * lanes<T>; to < o + d_v * width; to += width) hn::Store(hn::Mul(hn::Load(d, to), fade), d, to);
+    }
     if (x.dropout.p > 0) {
       load_kept(x.dropout, x.sizes, at, rows, tile);
-      for (Index e = 0; e < n * width; e += lanes<T>) hn::Store(hn::Mul(hn::Load(d, s + e), hn::Load(d, tile + e)), d, s + e);
+      for (Index e = 0; e < at.keys.size() * width; e += lanes<T>) hn::Store(hn::Mul(hn::Load(d, s + e), hn::Load(d, tile + e)), d, s + e);
     }
-    const bool first = j == keys.begin;
-    if (faded && !first)
-      for (Index c = 0; c < d_v; ++c)
-        for (int v = 0; v < vectors; ++v) {
-          T* const to = o + c * width + v * lanes<T>;
-          hn::Store(hn::Mul(hn::Load(d, to), fade[v]), d, to);
-        }
-    multiply_tiles(d_v, width, n, matrix(x.v, p) + j * x.v.row_stride, Index{1}, x.v.row_stride, s, width, o, width, !first);
+    for (int c = 0; c < vectors; ++c) {
+      const Index begin = ends[c], n = ends[c + 1] - begin, lane = c * lanes<T>;
+      if (n > 0 || (first && c == 0))
+        multiply_tiles(d_v, width - lane, n, v + begin * x.v.row_stride, Index{1}, x.v.row_stride, s + begin * width + lane, width, o + lane, width,
+                       !first || c > 0);
+    }
   }
 
   const Index row = p * Tq + queries.begin;

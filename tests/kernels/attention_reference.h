@@ -5,24 +5,12 @@
 #include <heed/tensor/kernels/attention.h>
 #include <heed/tensor/random.h>
 
-#include <hwy/targets.h>
-
 #include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
 
 namespace heed::kernels::test {
-
-template <class F>
-void for_each_target(F body) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-}
 
 template <class T>
 struct Matrices {
