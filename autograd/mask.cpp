@@ -77,6 +77,13 @@ Mask operator&(const Mask& a, const Mask& b) {
   return m;
 }
 
+Mask Mask::at(Index offset) const {
+  if (offset_ && *offset_ != offset) detail::raise<Error>("Mask: the queries stand at {}, but the mask says {}", offset, to_string(*this));
+  Mask m = *this;
+  m.offset_ = offset;
+  return m;
+}
+
 std::string to_string(const Mask& m) {
   std::vector<std::string> parts;
   if (m.is_causal_) parts.push_back(m.offset_ ? fmt::format("causal({})", *m.offset_) : "causal");
@@ -85,7 +92,9 @@ std::string to_string(const Mask& m) {
   if (!m.lengths_.empty()) parts.push_back(fmt::format("lengths({})", fmt::join(m.lengths_, ", ")));
   for (const Tensor& t : m.keeps_) parts.push_back(fmt::format("keep{}", t.shape()));
   for (const Tensor& t : m.biases_) parts.push_back(fmt::format("bias{}", t.shape()));
-  return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, " & "));
+  std::string text = parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, " & "));
+  if (m.offset_ && !m.is_causal_) text += fmt::format(", queries from {} on", *m.offset_);
+  return text;
 }
 
 std::ostream& operator<<(std::ostream& out, const Mask& mask) { return out << to_string(mask); }

@@ -38,6 +38,9 @@ class Mask {
   /// Error where both name different offsets, lengths for different batches, or alibi.
   friend Mask operator&(const Mask&, const Mask&);
 
+  /// The same, with the first query at position `offset`: what a cache of `offset` earlier keys supplies. Error where the mask names another offset.
+  Mask at(Index offset) const;
+
   /// The additive matrix (..., Tq, Tk): 0, -inf, and biases.
   Tensor to_tensor(Index Tq, Index Tk, DType = f32) const;
 

@@ -153,7 +153,7 @@ Mask positions_of(const Mask& mask) {
   if (mask.window()) m = m & Mask::window(*mask.window());
   if (mask.alibi_heads()) m = m & Mask::alibi(*mask.alibi_heads());
   if (!mask.key_lengths().empty()) m = m & Mask::lengths(mask.key_lengths());
-  return m;
+  return mask.offset() ? m.at(*mask.offset()) : m;
 }
 
 // P = softmax(scale q k^T + mask), dS = P (dP - rowsum(P dP)): dq = scale dS k, dk = scale dS^T q, dbias = dS
