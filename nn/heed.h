@@ -10,6 +10,7 @@
 #include "autograd/kernelcheck.h"
 #include "autograd/mask.h"
 #include "autograd/ops.h"
+#include "nn/cache_equivalence.h"
 #include "nn/causality.h"
 #include "nn/dropout.h"
 #include "nn/embedding.h"
