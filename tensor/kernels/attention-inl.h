@@ -84,12 +84,13 @@ struct TilePlace {
   Index width;  ///< between rows of the tile: the queries, rounded up to whole vectors
 };
 
-/// What is added to the scores of a tile, -inf where `keep` or the bias forbids; by way of `rows`, which has as many elements.
+/// What is added to the scores, -inf where `keep` or the bias forbids, in rows of queries. Returns how many rows: 1 when it is the same for all.
 template <class T>
-void load_added(const AttentionMask<T>& mask, const TilePlace& at, T* HWY_RESTRICT rows, T* HWY_RESTRICT out) {
-  const Index n = at.keys.size(), count = at.queries.size();
+Index added_rows(const AttentionMask<T>& mask, const TilePlace& at, T* HWY_RESTRICT rows) {
+  const Index n = at.keys.size();
   const bool same = (!mask.keep.data || mask.keep.row_stride == 0) && (!mask.bias.data || mask.bias.row_stride == 0);
-  for (Index i = 0; i < (same ? 1 : count); ++i) {
+  const Index count = same ? 1 : at.queries.size();
+  for (Index i = 0; i < count; ++i) {
     T* const row = rows + i * n;
     if (mask.bias.data) {
       const Index step = mask.bias_column_stride;
@@ -104,23 +105,17 @@ void load_added(const AttentionMask<T>& mask, const TilePlace& at, T* HWY_RESTRI
       for (Index j = 0; j < n; ++j) row[j] = keep[j * step] ? row[j] : -infinity<T>;
     }
   }
-  if (same) {
-    for (Index j = 0; j < n; ++j) std::fill_n(out + j * at.width, at.width, rows[j]);
-    return;
-  }
-  copy_transposed(rows, n, Index{1}, count, n, out, at.width);
-  if (count < at.width)
-    for (Index j = 0; j < n; ++j) std::fill_n(out + j * at.width + count, at.width - count, T{0});
+  return count;
 }
 
-/// The factors of dropout in a tile, 0 or 1 / (1 - p); buffers as in load_added.
+/// The factors of dropout, 0 or 1 / (1 - p), in rows of queries.
 template <class T>
-void load_kept(const AttentionDropout& dropout, const AttentionSizes& sizes, const TilePlace& at, T* HWY_RESTRICT rows, T* HWY_RESTRICT out) {
+void kept_rows(const AttentionDropout& dropout, const AttentionSizes& sizes, const TilePlace& at, T* HWY_RESTRICT rows) {
   constexpr Index batch = 128;
-  const Index n = at.keys.size(), count = at.queries.size();
+  const Index n = at.keys.size();
   const T kept = dropout.p < 1 ? static_cast<T>(1 / (1 - dropout.p)) : T{0};
   double uniform[batch];
-  for (Index i = 0; i < count; ++i) {
+  for (Index i = 0; i < at.queries.size(); ++i) {
     const Index begin = (at.p * sizes.Tq + at.queries.begin + i) * sizes.Tk + at.keys.begin;
     for (Index j = 0; j < n; j += batch) {
       const Index some = std::min(batch, n - j);
@@ -128,9 +123,28 @@ void load_kept(const AttentionDropout& dropout, const AttentionSizes& sizes, con
       for (Index r = 0; r < some; ++r) rows[i * n + j + r] = uniform[r] < dropout.p ? T{0} : kept;
     }
   }
+}
+
+/// A tile from its rows, with zeros beyond the queries.
+template <class T>
+void tile_from_rows(const TilePlace& at, Index count, const T* rows, T* HWY_RESTRICT out) {
+  const Index n = at.keys.size();
+  if (count == 1) {
+    for (Index j = 0; j < n; ++j) std::fill_n(out + j * at.width, at.width, rows[j]);
+    return;
+  }
   copy_transposed(rows, n, Index{1}, count, n, out, at.width);
   if (count < at.width)
     for (Index j = 0; j < n; ++j) std::fill_n(out + j * at.width + count, at.width - count, T{0});
+}
+template <class T>
+void load_added(const AttentionMask<T>& mask, const TilePlace& at, T* rows, T* out) {
+  tile_from_rows(at, added_rows(mask, at, rows), rows, out);
+}
+template <class T>
+void load_kept(const AttentionDropout& dropout, const AttentionSizes& sizes, const TilePlace& at, T* rows, T* out) {
+  kept_rows(dropout, sizes, at, rows);
+  tile_from_rows(at, at.queries.size(), rows, out);
 }
 
 /// Adds the biases to the scores s of a tile and makes forbidden ones -inf; `added` is null or from load_added. Columns below `first` are left alone.

@@ -40,6 +40,8 @@ struct AttentionMask {
   Batched<const T> bias;           ///< added; -inf forbids, whatever the score; strides as those of keep
   Index bias_column_stride = 1;
   std::span<const T> slopes;  ///< per batch entry: slope |i + offset - j| is added (alibi: negative slopes)
+
+  bool has_added() const { return keep.data || bias.data; }
 };
 
 /// Zero with probability p, else divided by 1 - p, of weight (p, i, j) by the number at seed, offset + ((p Tq) + i) Tk + j: the bits that the dropout

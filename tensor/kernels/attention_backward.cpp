@@ -28,7 +28,6 @@ struct BackwardCall {
   Batched<const T> dout;
   AttentionGradients<T> gradients;
 
-  bool has_added() const { return mask.keep.data || mask.bias.data; }
   bool wants_scores() const { return gradients.dq || gradients.dk || gradients.dbias; }
 };
 
@@ -48,7 +47,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 /// Keys that go together.
-constexpr Index key_block = 128;
+constexpr Index tile_keys = 128;
 /// Queries that go together: they are what the products for dk and dv sum over before they touch memory.
 template <class T>
 inline constexpr Index query_block = std::max<Index>(2 * tile_columns<T>, 32);
@@ -64,7 +63,7 @@ struct Parts {
   /// Lays the parts out from `memory`, or counts their elements from null.
   Index lay_out(const BackwardCall<T>& x, T* memory) {
     constexpr Index width = query_block<T>;
-    const Index tile_size = width * std::min(key_block, x.sizes.Tk);
+    const Index tile_size = width * std::min(tile_keys, x.sizes.Tk);
     Index used = 0;
     const auto take = [&](T*& part, Index n) {
       part = memory ? memory + used : nullptr;
@@ -77,9 +76,9 @@ struct Parts {
     take(shift, width);
     take(share, width);
     take(dot, width);
-    take(tile, x.has_added() ? tile_size : 0);
+    take(tile, x.mask.has_added() ? tile_size : 0);
     take(kept, x.dropout.p > 0 ? tile_size : 0);
-    take(rows, x.has_added() || x.dropout.p > 0 ? tile_size : 0);
+    take(rows, x.mask.has_added() || x.dropout.p > 0 ? tile_size : 0);
     return used;
   }
 };
@@ -130,9 +129,9 @@ void backward_tile(const BackwardCall<T>& x, const Visibility& visible, const Ti
   multiply_tiles(n, columns, d_k, k, x.k.row_stride, Index{1}, parts.q + first, width, s + first, width, false);
   if (x.wants_scores()) multiply_tiles(n, columns, d_v, v, x.v.row_stride, Index{1}, parts.dout + first, width, ds + first, width, false);
   const Range open = visible.all_keys({at.queries.begin + first, at.queries.end});
-  if (x.has_added()) load_added(x.mask, at, parts.rows, parts.tile);
-  if (x.has_added() || !x.mask.slopes.empty() || at.keys.begin < open.begin || at.keys.end > open.end)
-    mask_tile(x.mask, visible, at, first, x.has_added() ? parts.tile : nullptr, s);
+  if (x.mask.has_added()) load_added(x.mask, at, parts.rows, parts.tile);
+  if (x.mask.has_added() || !x.mask.slopes.empty() || at.keys.begin < open.begin || at.keys.end > open.end)
+    mask_tile(x.mask, visible, at, first, x.mask.has_added() ? parts.tile : nullptr, s);
   if (x.dropout.p > 0) load_kept(x.dropout, x.sizes, at, parts.rows, parts.kept);
 
   const auto factor = hn::Set(d, x.gradients.dbias ? T{1} : x.scale);
@@ -178,7 +177,7 @@ void backward_cell(const BackwardCall<T>& x, const Cell& cell, T* scratch) {
     load_queries(x, at, parts);
     // Up to the diagonal in large blocks, along it in small ones, each with the queries that see its first key.
     const Index diagonal = x.mask.causal ? std::clamp(i + visible.offset(), keys.begin, keys.end) : keys.end;
-    const Index step = equal_block(diagonal - keys.begin, key_block);
+    const Index step = equal_block(diagonal - keys.begin, tile_keys);
     for (Index j = keys.begin; j < keys.end; j = at.keys.end) {
       at.keys = {j, j < diagonal ? std::min(j + step, diagonal) : std::min(j + diagonal_block<T>, keys.end)};
       const Index first = (std::max(visible.some_queries(at.keys).begin, i) - i) / lanes<T> * lanes<T>;

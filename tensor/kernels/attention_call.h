@@ -16,6 +16,20 @@ T* matrix(const Batched<T>& x, Index p) {
   return x.data + x.offsets[static_cast<std::size_t>(p)];
 }
 
+template <class T>
+struct ForwardCall {
+  const AttentionSizes& sizes;
+  Batched<const T> q, k, v;
+  T scale;
+  const AttentionMask<T>& mask;
+  const AttentionDropout& dropout;
+  T* out;
+  SoftmaxRows<T> rows;
+};
+
+/// Keys that go together: their scores for one strip fill half of the first cache or more, their keys and values stay in the second.
+inline constexpr Index key_block = 256;
+
 struct Range {
   Index begin, end;
   Index size() const { return end - begin; }

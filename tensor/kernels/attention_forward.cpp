@@ -8,30 +8,17 @@
 #include "attention-inl.h"
 #include "attention.h"
 #include "attention_call.h"
+#include "attention_few-inl.h"
 
 #ifndef HEED_ATTENTION_FORWARD_ONCE
 #define HEED_ATTENTION_FORWARD_ONCE
 namespace heed::kernels {
 namespace {
 
-template <class T>
-struct ForwardCall {
-  const AttentionSizes& sizes;
-  Batched<const T> q, k, v;
-  T scale;
-  const AttentionMask<T>& mask;
-  const AttentionDropout& dropout;
-  T* out;
-  SoftmaxRows<T> rows;
-};
-
 /// Queries that go together, and the memory that they need.
 struct Strip {
   Index width, scratch;
 };
-
-/// Keys that go together: their scores for one strip fill half of the first cache or more, their keys and values stay in the second.
-constexpr Index key_block = 256;
 
 }  // namespace
 }  // namespace heed::kernels
@@ -46,8 +33,8 @@ template <class T>
 Strip strip_of(const ForwardCall<T>& x) {
   constexpr Index width = tile_columns<T>;
   const Index keys = std::min(key_block, x.sizes.Tk);
-  const Index extra = (x.mask.keep.data || x.mask.bias.data || x.dropout.p > 0) ? 2 : 0;
-  return {width, width * (x.sizes.d_k + x.sizes.d_v + (1 + extra) * keys)};
+  const Index extra = (x.mask.has_added() || x.dropout.p > 0) ? 2 : 0;
+  return {width, std::max(width * (x.sizes.d_k + x.sizes.d_v + (1 + extra) * keys), few_scratch(x))};
 }
 
 /// Turns n scores of each lane, `width` apart, into exp(s - max), with the running maximum and sum brought up to date. Returns what earlier sums and
@@ -89,7 +76,7 @@ void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) 
   T* const rows = tile + std::min(key_block, Tk) * width;
   const Visibility visible(x.sizes, x.mask, p);
   const Range keys = visible.some_keys(queries), open = visible.all_keys(queries);
-  const bool added = x.mask.keep.data || x.mask.bias.data;
+  const bool added = x.mask.has_added();
 
   Vector<T> max[vectors], sum[vectors];
   for (int v = 0; v < vectors; ++v) max[v] = hn::Set(d, -infinity<T>), sum[v] = hn::Zero(d);
@@ -158,6 +145,7 @@ void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) 
 /// Strip number `task`, the last queries of a batch entry first: with a causal mask they have the most to do.
 template <class T>
 void forward_task(const ForwardCall<T>& x, Index task, T* scratch) {
+  if (x.sizes.Tq <= few_queries<T>) return forward_few(x, task, scratch);
   constexpr Index width = tile_columns<T>;
   const Index strips = (x.sizes.Tq + width - 1) / width, begin = (strips - 1 - task % strips) * width;
   const Range queries{begin, std::min(begin + width, x.sizes.Tq)};
@@ -181,7 +169,7 @@ void weights_task(const ForwardCall<T>& x, Index task, T* scratch) {
   T* const rows = tile + std::min(key_block, Tk) * width;
   const Visibility visible(x.sizes, x.mask, p);
   const Range keys = visible.some_keys(queries);
-  const bool added = x.mask.keep.data || x.mask.bias.data;
+  const bool added = x.mask.has_added();
   T* const out = x.out + (p * Tq + begin) * Tk;
   for (Index i = 0; i < queries.size(); ++i) {
     std::fill_n(out + i * Tk, keys.begin, T{0});

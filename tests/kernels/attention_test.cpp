@@ -117,6 +117,24 @@ TYPED_TEST(AttentionKernel, MasksCombine) {
   }
 }
 
+TYPED_TEST(AttentionKernel, FewQueries) {
+  for (const Index Tq : {1, 2, 3, 4, 5})
+    for (unsigned parts = 0; parts < 64; parts += Tq == 1 ? 1 : 3) {
+      SCOPED_TRACE(testing::Message() << "Tq " << Tq << " parts " << parts);
+      Problem<TypeParam> x({2, Tq, 3 + 67 * static_cast<Index>(parts % 11), parts % 2 ? 9 : 32, parts % 5 ? 64 : 3}, parts + 300);
+      x.mask.offset = x.sizes.Tk - Tq;
+      x.mask.causal = true;
+      if (parts & 1) x.mask.window = 40;
+      if (parts & 2) x.add_lengths();
+      if (parts & 4) x.add_keep(parts % 5 ? x.sizes.Tk : 0, 1);
+      if (parts & 8) x.add_bias(parts % 7 ? x.sizes.Tk : 0, parts % 3 ? 1 : 0);
+      if (parts & 16) x.add_slopes();
+      if (parts & 32) x.dropout = {0.4, 7, 3 + parts};
+      this->expect_right(x);
+      if (this->HasFatalFailure()) return;
+    }
+}
+
 TYPED_TEST(AttentionKernel, OffsetsAndWindowsFarOut) {
   for (const Index offset : {Index{-1000}, Index{1000}, std::numeric_limits<Index>::max(), std::numeric_limits<Index>::min()})
     for (const Index window : {Index{0}, Index{1}, std::numeric_limits<Index>::max()})

@@ -1,0 +1,112 @@
+// Attention for so few queries, one token's for instance, that lanes cannot be filled with them: lanes run along keys and values instead, each of
+// which is read once. Compiled once for every SIMD target.
+
+#if defined(HEED_ATTENTION_FEW_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_ATTENTION_FEW_INL_H
+#undef HEED_ATTENTION_FEW_INL_H
+#else
+#define HEED_ATTENTION_FEW_INL_H
+#endif
+
+#include "attention-inl.h"
+#include "gemm_vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::kernels {
+namespace HWY_NAMESPACE {
+
+/// Up to which number of queries this is the faster way.
+template <class T>
+inline constexpr Index few_queries = std::max<Index>(lanes<T> / 4, 1);
+
+template <class T>
+Index few_scratch(const ForwardCall<T>& x) {
+  return few_queries<T> * (x.sizes.d_k + 2 * key_block);
+}
+
+/// Adds to the scores of query i of keys [j.begin, j.end), and fills up with forbidden ones to whole vectors. `added` is null or a row of added_rows.
+template <class T>
+HWY_INLINE void mask_row(const AttentionMask<T>& mask, const Visibility& visible, Index p, Index i, Range j, const T* added, T* s) {
+  const Simd<T> d;
+  const Index n = j.size();
+  if (!mask.slopes.empty()) {
+    const auto slope = hn::Set(d, mask.slopes[static_cast<std::size_t>(p)]);
+    const Index distance = j.begin - i - visible.offset();
+    for (Index e = 0; e < n; e += lanes<T>)
+      hn::Store(hn::MulAdd(hn::Abs(hn::Iota(d, static_cast<T>(distance + e))), slope, hn::Load(d, s + e)), d, s + e);
+  }
+  if (added)
+    for (Index e = 0; e < n; ++e) s[e] = added[e] == -infinity<T> ? added[e] : s[e] + added[e];
+  const Range seen = intersect(j, visible.some_keys({i, i + 1}));
+  std::fill(s, s + (seen.begin - j.begin), -infinity<T>);
+  std::fill(s + (seen.end - j.begin), s + (n + lanes<T> - 1) / lanes<T> * lanes<T>, -infinity<T>);
+}
+
+/// As soften, for the scores of one query. Returns the factor for what came before.
+template <class T>
+HWY_INLINE T soften_row(Index n, T* s, T& max, T& sum) {
+  const Simd<T> d;
+  auto top = hn::Set(d, max);
+  for (Index e = 0; e < n; e += lanes<T>) top = hn::Max(hn::Load(d, s + e), top);
+  top = hn::MaxOfLanes(d, top);
+  const auto shift = hn::IfThenElse(hn::Eq(top, hn::Set(d, -infinity<T>)), hn::Zero(d), top);
+  const T fade = hn::GetLane(exp_of_negative(d, hn::Sub(hn::Set(d, max), shift)));
+  auto added = hn::Zero(d);
+  for (Index e = 0; e < n; e += lanes<T>) {
+    const auto y = exp_of_negative(d, hn::Sub(hn::Load(d, s + e), shift));
+    added = hn::Add(added, y);
+    hn::Store(y, d, s + e);
+  }
+  sum = sum * fade + hn::GetLane(hn::SumOfLanes(d, added));
+  max = hn::GetLane(top);
+  return fade;
+}
+
+/// All queries of batch entry p.
+template <class T>
+void forward_few(const ForwardCall<T>& x, Index p, T* scratch) {
+  const auto& [batch, Tq, Tk, d_k, d_v] = x.sizes;
+  T* const s = scratch;
+  T* const other = s + few_queries<T> * key_block;
+  T* const q = other + few_queries<T> * key_block;
+  T max[few_queries<T>], sum[few_queries<T>];
+  for (Index i = 0; i < Tq; ++i) {
+    max[i] = -infinity<T>, sum[i] = 0;
+    for (Index c = 0; c < d_k; ++c) q[i * d_k + c] = x.scale * matrix(x.q, p)[i * x.q.row_stride + c];
+    std::fill_n(x.out + (p * Tq + i) * d_v, d_v, T{0});
+  }
+  const Visibility visible(x.sizes, x.mask, p);
+  const Range keys = visible.some_keys({0, Tq});
+  for (Index j = keys.begin; j < keys.end; j += key_block) {
+    const TilePlace at{p, {0, Tq}, {j, std::min(j + key_block, keys.end)}, 0};
+    const Index n = at.keys.size();
+    const T* k = matrix(x.k, p) + j * x.k.row_stride;
+    const T* v = matrix(x.v, p) + j * x.v.row_stride;
+    multiply_dots(Few<T>{Tq, n, d_k, {q, d_k, 1}, {k, 1, x.k.row_stride}, s, key_block, 1, false});
+    const bool added = x.mask.has_added();
+    const Index step = added && added_rows(x.mask, at, other) > 1 ? n : 0;
+    for (Index i = 0; i < Tq; ++i) mask_row(x.mask, visible, p, i, at.keys, added ? other + i * step : nullptr, s + i * key_block);
+    if (x.dropout.p > 0) kept_rows(x.dropout, x.sizes, at, other);
+    for (Index i = 0; i < Tq; ++i) {
+      T* const weights = s + i * key_block;
+      T* const out = x.out + (p * Tq + i) * d_v;
+      const T fade = soften_row(n, weights, max[i], sum[i]);
+      if (fade != 1)
+        for (Index c = 0; c < d_v; ++c) out[c] *= fade;
+      if (x.dropout.p > 0)
+        for (Index e = 0; e < n; ++e) weights[e] *= other[i * n + e];
+      add_rows(Few<T>{1, d_v, n, {weights, 0, 1}, {v, x.v.row_stride, 1}, out, 0, 1, true});
+    }
+  }
+  for (Index i = 0; i < Tq; ++i) {
+    T* const out = x.out + (p * Tq + i) * d_v;
+    for (Index c = 0; c < d_v; ++c) out[c] = sum[i] == 0 ? T{0} : out[c] / sum[i];
+    x.rows.max[p * Tq + i] = max[i], x.rows.sum[p * Tq + i] = sum[i];
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif
