@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what heed needs to build, where it is missing. With --dev also what CI needs: clang, its sanitizers, clang-format.
+# Installs what heed needs to build, where it is missing. With --dev also what CI uses: clang, its sanitizers, clang-format, ccache.
 # Does nothing when all is there. Exit status 1 where something is missing and cannot be installed.
 # shellcheck disable=SC2046,SC2086 # lists of names are split into words on purpose
 set -euo pipefail
 
 usage() {
-  echo "usage: ./setup.sh [--dev]    install the packages that heed needs; --dev: also clang and clang-format, as CI uses them"
+  echo "usage: ./setup.sh [--dev]    install the packages that heed needs; --dev: also clang, clang-format and ccache, as CI uses them"
 }
 
 dev=
@@ -37,6 +37,7 @@ clang         clang               clang                   clang          llvm
 sanitizers    libclang-rt-dev     compiler-rt             compiler-rt    llvm
 libomp        libomp-dev          libomp-devel            openmp         libomp
 clang-format  clang-format        clang-tools-extra       clang          clang-format
+ccache        ccache              ccache                  ccache         ccache
 END
 }
 
@@ -77,6 +78,7 @@ missing() {
       compiles_with_clang -fopenmp || echo libomp
     fi
     command -v clang-format >/dev/null || echo clang-format
+    command -v ccache >/dev/null || echo ccache
   fi
 }
 
