@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "../autograd/grad_mode.h"
+#include "../autograd/ops.h"
 #include "../tensor/raise.h"
 
 namespace heed::nn {
@@ -32,6 +34,20 @@ std::size_t widest(const std::vector<std::string>& labels, std::size_t count) {
   return width;
 }
 
+Tensor one_head(const Tensor& weights, const HeatMapOptions& options) {
+  const auto chosen = [&](const char* what, Index i, Index count) {
+    if (i < 0 || i >= count) detail::raise<IndexError>("heat_map: no {} {} in weights {}", what, i, weights.shape());
+    return i;
+  };
+  if (weights.dim() == 2) return weights;
+  if (weights.dim() < 2 || weights.dim() > 4 || !options.head)
+    detail::raise<ShapeError>("heat_map: wants the weights of one head, (Tq, Tk), or weights with heads and .head to choose one: shape {}",
+                              weights.shape());
+  const NoGrad off;
+  const Tensor heads = weights.dim() == 4 ? select(weights, 0, chosen("batch entry", options.batch, weights.size(0))) : weights;
+  return select(heads, 0, chosen("head", *options.head, heads.size(0)));
+}
+
 }  // namespace
 
 Ink ink_for(std::FILE* stream) {
@@ -41,8 +57,8 @@ Ink ink_for(std::FILE* stream) {
   return plain ? Ink::ascii : Ink::color;
 }
 
-std::string heat_map(const Tensor& weights, const HeatMapOptions& options) {
-  if (weights.dim() != 2) detail::raise<ShapeError>("heat_map: wants the weights of one head, (Tq, Tk): shape {}", weights.shape());
+std::string heat_map(const Tensor& all, const HeatMapOptions& options) {
+  const Tensor weights = one_head(all, options);
   if (options.allowed.defined() && (options.allowed.shape() != weights.shape() || options.allowed.dtype() != boolean))
     detail::raise<ShapeError>("heat_map: allowed is {} {}, the weights {}", options.allowed.dtype(), options.allowed.shape(), weights.shape());
   const auto rows = static_cast<std::size_t>(weights.size(0)), columns = static_cast<std::size_t>(weights.size(1));
@@ -87,7 +103,8 @@ std::string heat_map(const Tensor& weights, const HeatMapOptions& options) {
     out += text + '\n';
   }
   out += fmt::format("{:>{}}  0 ", "", left - 2);
-  for (std::size_t level = 0; level < ramp.size(); ++level) out += cell(static_cast<double>(level) / static_cast<double>(ramp.size() - 1), options.ink);
+  for (std::size_t level = 0; level < ramp.size(); ++level)
+    out += cell(static_cast<double>(level) / static_cast<double>(ramp.size() - 1), options.ink);
   out += fmt::format(" {:.3g}", largest);
   if (options.allowed.defined()) out += ", blank: masked";
   if (shared > 1) out += fmt::format(", {} keys to a cell", shared);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,13 @@ struct HeatMapOptions {
   std::vector<std::string> keys = {};     ///< a label for each column, read downwards; numbers where absent
   Tensor allowed = {};                    ///< boolean (Tq, Tk): cells where it is false are left blank, which tells masked from zero
   Ink ink = Ink::ascii;
-  Index width = 80;  ///< columns of the terminal; neighboring keys share a cell, which shows their largest weight, where there are more
+  Index width = 80;                ///< columns of the terminal; neighboring keys share a cell, which shows their largest weight, where there are more
+  std::optional<Index> head = {};  ///< which head of weights (H, Tq, Tk) or (B, H, Tq, Tk)
+  Index batch = 0;                 ///< which entry of weights (B, H, Tq, Tk)
 };
 
-/// Attention weights (Tq, Tk) as text: a row of cells for each query, darker for larger weights, from 0 to the largest weight; a scale below. ShapeError for other ranks.
+/// Attention weights (Tq, Tk) as text: a row of cells for each query, darker for larger weights, from 0 to the largest weight; a scale below. Of
+/// weights with heads, the one that `head` and `batch` choose: IndexError for one that is not there. ShapeError for other ranks.
 std::string heat_map(const Tensor& weights, const HeatMapOptions& = {});
 
 }  // namespace heed::nn
