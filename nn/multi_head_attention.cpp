@@ -92,12 +92,15 @@ struct MultiHeadAttention::Heads {
 MultiHeadAttention::MultiHeadAttention(Index embed_dim, Index num_heads, const MultiHeadAttentionOptions& options)
     : out_proj(checked_embed_dim(embed_dim, num_heads), embed_dim, options.bias),
       dropout(options.dropout),
+      rotary(options.rotary),
       embed_dim_(embed_dim),
       num_heads_(num_heads),
       num_kv_heads_(options.num_kv_heads.value_or(num_heads)) {
   if (num_kv_heads_ < 1 || num_heads % num_kv_heads_ != 0)
     detail::raise<ShapeError>("{}: num_kv_heads does not divide num_heads: num_heads={}, num_kv_heads={}", name, num_heads, num_kv_heads_);
   if (!(dropout >= 0 && dropout <= 1)) detail::raise<Error>("{}: dropout is not in [0, 1]: {}", name, dropout);
+  if (rotary && embed_dim / num_heads % 2 != 0)
+    detail::raise<ShapeError>("{}: rotary positions want heads of an even size: embed_dim={}, num_heads={}", name, embed_dim, num_heads);
   const Index kdim = options.kdim.value_or(embed_dim), vdim = options.vdim.value_or(embed_dim), kv_size = embed_dim / num_heads * num_kv_heads_;
   if (kdim == embed_dim && vdim == embed_dim && num_kv_heads_ == num_heads) {
     in_proj_weight = xavier(3 * embed_dim, embed_dim);
@@ -167,6 +170,12 @@ Attention MultiHeadAttention::attend(const Tensor& q, const Tensor& k, const Ten
   const auto batched = [&](const Tensor& t) { return one ? unsqueeze(t, 0, caller) : t; };
   const Tensor q3 = batched(q), k3 = k.id() == q.id() ? q3 : batched(k), v3 = v.id() == k.id() ? k3 : batched(v);
   Heads heads = project(q3, k3, v3, caller);
+  if (rotary) {
+    const auto turn = [&](const Tensor& t, Index from) {
+      return nn::rotary(t, {.offset = rotary->offset + from, .base = rotary->base, .pairs = rotary->pairs}, caller);
+    };
+    heads.q = turn(heads.q, options.mask.offset().value_or(0)), heads.k = turn(heads.k, cache ? cache->length() : 0);
+  }
   Undo undo(cache);
   if (cache) std::tie(heads.k, heads.v) = cache->append(heads.k, heads.v);
   const Attention a = attend_heads(heads, options, caller);

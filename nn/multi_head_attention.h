@@ -7,15 +7,18 @@
 #include "kv_cache.h"
 #include "linear.h"
 #include "module.h"
+#include "positions.h"
 
 namespace heed::nn {
 
 struct MultiHeadAttentionOptions {
-  bool bias = true;                        ///< of all four projections
-  std::optional<Index> kdim = {};          ///< size of a key's input; embed_dim when absent
-  std::optional<Index> vdim = {};          ///< size of a value's input; embed_dim when absent
-  std::optional<Index> num_kv_heads = {};  ///< heads of keys and values, each shared by num_heads / num_kv_heads neighboring query heads
-  double dropout = 0;                      ///< of the weights, in training
+  bool bias = true;                          ///< of all four projections
+  std::optional<Index> kdim = {};            ///< size of a key's input; embed_dim when absent
+  std::optional<Index> vdim = {};            ///< size of a value's input; embed_dim when absent
+  std::optional<Index> num_kv_heads = {};    ///< heads of keys and values, each shared by num_heads / num_kv_heads neighboring query heads
+  double dropout = 0;                        ///< of the weights, in training
+  std::optional<RotaryOptions> rotary = {};  ///< turns queries and keys, head by head, to where they stand: keys from its offset on, queries where
+                                             ///< the mask places them (0 without an offset), all after those in a cache
 };
 
 /// Heads of attention side by side, joined by a projection: Vaswani et al., "Attention is all you need", 2017; with num_kv_heads, Ainslie et al.,
@@ -30,7 +33,7 @@ struct MultiHeadAttentionOptions {
 /// `Mask::lengths` runs over the batch. Dropout is the layer's own unless options name another.
 class MultiHeadAttention {
  public:
-  /// ShapeError for head counts that do not divide, Error for a dropout outside of [0, 1].
+  /// ShapeError for head counts that do not divide and for rotary positions in heads of an odd size, Error for a dropout outside of [0, 1].
   MultiHeadAttention(Index embed_dim, Index num_heads, const MultiHeadAttentionOptions& = {});
 
   /// Self-attention. With a cache x holds the positions after those in the cache, which it joins: queries attend to both, and causal, window and
@@ -67,6 +70,7 @@ class MultiHeadAttention {
   Linear out_proj;
   double dropout;
   bool training = true;
+  std::optional<RotaryOptions> rotary;
 
  private:
   Attention attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions&, KVCache*, Caller) const;

@@ -29,6 +29,9 @@ void expect_gradients(const nn::MultiHeadAttention& m, const std::function<Tenso
   EXPECT_TRUE(report.ok) << report.message;
 }
 
+/// The sequence (B, T, E) swapped in its first two positions.
+Tensor swapped(const Tensor& x) { return cat({slice(x, 1, 1, 2), slice(x, 1, 0, 1), slice(x, 1, 2, x.size(1))}, 1); }
+
 TEST_P(MultiHeadFloats, MatchesPyTorch) {
   const DType dtype = GetParam();
   const double tol = test::tolerance(dtype);
@@ -142,6 +145,10 @@ TEST(MultiHead, GradientsOfEveryForm) {
     Tensor x = randn({2, 3, 6}, f64).requires_grad_();
     expect_gradients(m, [&] { return m(x, Mask::causal()).output; }, {{"x", x}});
     expect_gradients(m, [&] { return m(x, {.mask = Mask::lengths({3, 2}), .need_weights = false}).output; }, {{"x", x}});
+    const auto unweighted = [&] { return m(x, {.mask = Mask::causal(), .need_weights = false}).output; };
+    const GradcheckReport second =
+        gradgradcheck(unweighted, {{"x", x}, {"in_proj_weight", m.in_proj_weight}}, {.mode = GradcheckMode::directional()});
+    EXPECT_TRUE(second.ok) << second.message;
     const auto through_weights = [&] { return m(x).weights; };
     const GradcheckReport report = gradcheck(through_weights, {{"x", x}, {"in_proj_weight", m.in_proj_weight}});
     EXPECT_TRUE(report.ok) << report.message;
@@ -209,6 +216,28 @@ TEST(MultiHead, GroupedHeadsAreRepeatedHeads) {
       EXPECT_TRUE(near(shared(x, {.mask = mask, .need_weights = false}).output, b.output, 1e-12)) << mask;
     }
   }
+}
+
+/// With one head and weights that change nothing the layer is attention over turned queries and keys.
+TEST(MultiHead, TurnsQueriesAndKeysToTheirPositions) {
+  manual_seed(8);
+  for (const nn::RotaryPairs pairs : {nn::RotaryPairs::neighbors, nn::RotaryPairs::halves}) {
+    nn::MultiHeadAttention m(4, 1, {.bias = false, .rotary = nn::RotaryOptions{.base = 100, .pairs = pairs}});
+    nn::to(m, f64);
+    const Tensor one = eye(4, f64), x = randn({2, 5, 4}, f64), turned = nn::rotary(x, {.base = 100, .pairs = pairs});
+    nn::load_state_dict(m, {{"in_proj_weight", cat({one, one, one})}, {"out_proj.weight", one}});
+    const Attention want = scaled_dot_product_attention(turned, turned, x, {.mask = Mask::causal()});
+    EXPECT_TRUE(near(m(x, Mask::causal()).output, want.output, 1e-12));
+    const Tensor last = slice(x, 1, 3, 5);
+    EXPECT_TRUE(near(m(last, x, x, Mask::causal(3)).output, slice(want.output, 1, 3, 5), 1e-12)) << "queries stand where the mask says";
+  }
+  const nn::MultiHeadAttention m = in_f64(12, 3, {.num_kv_heads = 1, .rotary = nn::RotaryOptions{}});
+  Tensor x = randn({2, 4, 12}, f64);
+  const auto report = nn::check_cache_equivalence(m, randn({2, 9, 12}, f64));
+  EXPECT_TRUE(report.ok) << report.message;
+  expect_gradients(m, [&] { return m(x, Mask::causal()).output; }, {{"x", x.requires_grad_()}});
+  EXPECT_FALSE(near(m(x).output, swapped(m(swapped(x)).output), 1e-6)) << "order counts";
+  EXPECT_THROW(nn::MultiHeadAttention(6, 2, {.rotary = nn::RotaryOptions{}}), ShapeError);
 }
 
 TEST(MultiHead, MasksOfBatchOrOfHeads) {
