@@ -158,21 +158,14 @@ class Blame {
     for (const auto& [name, leaf] : inputs_) {
       if (leaf.numel() == 0) continue;
       std::vector<Tensor> moved_results;
-      const Tensor moved = leaf.detach() + normal_like(leaf) * step_for(0, typical_size(leaf), 1e-3);
-      const Tensor kept = leaf.detach().clone();
       std::vector<Step> moved_steps;
-      Tensor handle = leaf;
       {
-        const NoGrad off;
-        handle.copy_(moved);
-      }
-      try {
-        moved_steps = trace(fn_, moved_results);
-      } catch (...) {
-      }
-      {
-        const NoGrad off;
-        handle.copy_(kept);
+        DirectionLine line(leaf, normal_like(leaf));
+        line.move(step_for(0, typical_size(leaf), 1e-3));
+        try {
+          moved_steps = trace(fn_, moved_results);
+        } catch (...) {
+        }
       }
       if (moved_steps.size() != steps_.size()) continue;
       std::size_t number = 0;
