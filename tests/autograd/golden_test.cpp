@@ -80,21 +80,34 @@ Mask mask_of(const Golden& g, const Tensor& bias) {
   return Mask::none();
 }
 
-TEST(Golden, attention) {
-  for_each_file("sdpa_", 10, [](const Golden& g) {
-    std::vector<Tensor> inputs{g.input("q"), g.input("k"), g.input("v")};
-    std::vector<std::string> names{"dq", "dk", "dv"};
-    if (g.has("bias")) inputs.push_back(g.input("bias")), names.push_back("dbias");
-    AttentionOptions options{.mask = mask_of(g, g.has("bias") ? inputs[3] : Tensor()), .kernel = Kernel::composed};
-    if (g.says("scale")) options.scale = g.number("scale");
-    const auto [out, weights] = scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], options);
-    g.expect("out", out);
-    g.expect("weights", weights);
-    std::vector<Tensor> outputs{out}, along{g["g"]};
-    if (g.has("g_weights")) outputs.push_back(weights), along.push_back(g["g_weights"]);
-    const std::vector<Tensor> d = grad(outputs, inputs, along);
-    for (std::size_t i = 0; i < d.size(); ++i) g.expect(names[i], d[i]);
-  });
+void expect_attention(const Golden& g, Kernel kernel) {
+  std::vector<Tensor> inputs{g.input("q"), g.input("k"), g.input("v")};
+  std::vector<std::string> names{"dq", "dk", "dv"};
+  if (g.has("bias")) inputs.push_back(g.input("bias")), names.push_back("dbias");
+  AttentionOptions options{.mask = mask_of(g, g.has("bias") ? inputs[3] : Tensor()), .kernel = kernel};
+  if (g.says("scale")) options.scale = g.number("scale");
+  const auto [out, weights] = scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], options);
+  g.expect("out", out);
+  g.expect("weights", weights);
+  std::vector<Tensor> outputs{out}, along{g["g"]};
+  if (g.has("g_weights")) outputs.push_back(weights), along.push_back(g["g_weights"]);
+  const std::vector<Tensor> d = grad(outputs, inputs, along);
+  for (std::size_t i = 0; i < d.size(); ++i) g.expect(names[i], d[i]);
+
+  // Without the weights, where nothing needs them.
+  if (g.has("g_weights")) return;
+  options.need_weights = false;
+  const Tensor alone = scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], options).output;
+  g.expect("out", alone);
+  const std::vector<Tensor> e = grad({alone}, inputs, along);
+  for (std::size_t i = 0; i < e.size(); ++i) g.expect(names[i], e[i]);
+}
+
+TEST(Golden, composed_attention) {
+  for_each_file("sdpa_", 10, [](const Golden& g) { expect_attention(g, Kernel::composed); });
+}
+TEST(Golden, tiled_attention) {
+  for_each_file("sdpa_", 10, [](const Golden& g) { expect_attention(g, Kernel::tiled); });
 }
 
 TEST(Golden, layer_norm) {

@@ -171,8 +171,10 @@ TEST(Memory, ops_that_save_their_own_output_make_no_cycle) {
   expect_flat("softmax", [](const Tensor& x) { return softmax(x, -1); });
   expect_flat("log_softmax", [](const Tensor& x) { return log_softmax(x, -1); });
   expect_flat("layer_norm", [](const Tensor& x) { return layer_norm(x, 40); });
-  expect_flat("attention", [](const Tensor& x) { return scaled_dot_product_attention(x, x, x).output; });
-  expect_flat("attention's weights", [](const Tensor& x) { return scaled_dot_product_attention(x, x, x).weights; });
+  for (Kernel kernel : {Kernel::composed, Kernel::tiled}) {
+    expect_flat("attention", [kernel](const Tensor& x) { return scaled_dot_product_attention(x, x, x, {.kernel = kernel}).output; });
+    expect_flat("attention's weights", [kernel](const Tensor& x) { return scaled_dot_product_attention(x, x, x, {.kernel = kernel}).weights; });
+  }
 }
 
 TEST(Memory, a_gradient_frees_what_it_has_used) {

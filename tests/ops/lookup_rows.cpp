@@ -91,6 +91,19 @@ std::vector<OpRow> lookup_rows() {
       {"dropout", "everything", {in({2, 3})}, [](const Tensors& x) -> Results { return drop(x[0], 1, true); }},
       {"dropout", "empty", {in({0, 3})}, [](const Tensors& x) -> Results { return drop(x[0], 0.4, true); }},
       {"dropout", "large", {in({31, 67})}, [](const Tensors& x) -> Results { return drop(x[0], 0.4, true); }, Size::large},
+      {"detail::dropout_from",
+       "some",
+       {in({4, 5})},
+       [](const Tensors& x) -> Results {
+         return detail::dropout_from(x[0], 0.4, {11, 6});
+       }},
+      {"detail::dropout_from", "everything", {in({2, 3})}, [](const Tensors& x) -> Results { return detail::dropout_from(x[0], 1, {}); }},
+      {"detail::dropout_from",
+       "empty",
+       {in({2, 0})},
+       [](const Tensors& x) -> Results {
+         return detail::dropout_from(x[0], 0.4, {11, 6});
+       }},
       {"detail::embedding_backward",
        "repeated",
        {in({4, 2})},
