@@ -42,22 +42,32 @@ void pow_row(float* out, const float* x, Index step_x, const float* y, Index ste
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> half;
   const Index lanes = static_cast<Index>(hn::Lanes(d));
-  HWY_ALIGN float base[hn::MaxLanes(d)];
-  HWY_ALIGN float exponent[hn::MaxLanes(d)];
-  HWY_ALIGN float result[hn::MaxLanes(d)];
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  for (Index i = 0; i < n; i += lanes) {
-    const Index count = std::min(lanes, n - i);
-    for (Index j = 0; j < lanes; ++j) {
-      base[j] = j < count ? x[(i + j) * step_x] : 1;
-      exponent[j] = j < count ? y[(i + j) * step_y] : 1;
+  HWY_ALIGN float wide_x[hn::MaxLanes(d)];
+  HWY_ALIGN float wide_y[hn::MaxLanes(d)];
+  if (step_x == 0) hn::Store(hn::Set(half, *x), half, wide_x), x = wide_x;
+  if (step_y == 0) hn::Store(hn::Set(half, *y), half, wide_y), y = wide_y;
+  const auto infinity = hn::Set(half, std::numeric_limits<float>::infinity());
+  for (Index i = 0; i < n; i += lanes, x += step_x * lanes, y += step_y * lanes) {
+    const auto there = hn::FirstN(half, static_cast<std::size_t>(std::min(lanes, n - i)));
+    const auto base = hn::MaskedLoad(there, half, x), exponent = hn::MaskedLoad(there, half, y);
+    const auto power = exp(d, hn::Mul(log(d, hn::PromoteTo(d, base)), hn::PromoteTo(d, exponent)));
+    const auto ordinary = hn::And(hn::And(hn::Gt(base, hn::Zero(half)), hn::Lt(base, infinity)), hn::Lt(hn::Abs(exponent), infinity));
+    const auto rest = hn::AndNot(ordinary, there);
+    if (hn::AllFalse(half, rest)) {
+      hn::BlendedStore(hn::DemoteTo(half, power), there, half, out + i);
+      continue;
     }
-    const auto log_x = log(d, hn::PromoteTo(d, hn::Load(half, base)));
-    hn::Store(hn::DemoteTo(half, exp(d, hn::Mul(log_x, hn::PromoteTo(d, hn::Load(half, exponent))))), half, result);
-    for (Index j = 0; j < count; ++j) {
-      const bool ordinary = base[j] > 0 && base[j] < infinity && std::abs(exponent[j]) < infinity;
-      out[i + j] = ordinary ? result[j] : pow_any(base[j], exponent[j]);
-    }
+    // Through memory of its own, since `out` may be x.
+    HWY_ALIGN float bases[hn::MaxLanes(d)];
+    HWY_ALIGN float exponents[hn::MaxLanes(d)];
+    HWY_ALIGN float powers[hn::MaxLanes(d)];
+    hn::Store(base, half, bases);
+    hn::Store(exponent, half, exponents);
+    hn::Store(hn::DemoteTo(half, power), half, powers);
+    for (Index j = 0; j < lanes; ++j)
+      if (!(bases[j] > 0 && bases[j] <= std::numeric_limits<float>::max() && std::abs(exponents[j]) <= std::numeric_limits<float>::max()))
+        powers[j] = pow_any(bases[j], exponents[j]);
+    hn::BlendedStore(hn::Load(half, powers), there, half, out + i);
   }
 }
 
@@ -83,17 +93,15 @@ void pow_by_number(T* out, const T* x, Index step_x, const T* y, Index n) {
   pow_row(out, x, step_x, y, Index{0}, n);
 }
 
-template <class T>
-void binary_row(Binary op, T* out, const T* a, Index step_a, const T* b, Index step_b, Index n) {
-  const auto each = [&](auto f) HWY_ATTR { map_row(out, a, step_a, b, step_b, n, f); };
+/// each(f) with the function of an op on vectors. There is none for pow.
+template <class T, class F>
+HWY_INLINE void with_function(T, Binary op, F each) {
   switch (op) {
     case Binary::add: return each([](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); });
     case Binary::sub: return each([](auto, auto x, auto y) HWY_ATTR { return hn::Sub(x, y); });
     case Binary::mul: return each([](auto, auto x, auto y) HWY_ATTR { return hn::Mul(x, y); });
     case Binary::div: return each([](auto, auto x, auto y) HWY_ATTR { return hn::Div(x, y); });
-    case Binary::pow:
-      if (step_b == 0) return pow_by_number(out, a, step_a, b, n);
-      return pow_row(out, a, step_a, b, step_b, n);
+    case Binary::pow: return;
     case Binary::maximum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y); });
     case Binary::minimum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y); });
     case Binary::silu_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(silu_derivative(d, x), g); });
@@ -103,29 +111,43 @@ void binary_row(Binary op, T* out, const T* a, Index step_a, const T* b, Index s
 }
 
 /// Whole numbers wrap, so the arithmetic is unsigned.
-void binary_row(Binary op, Index* out, const Index* a, Index step_a, const Index* b, Index step_b, Index n) {
-  const auto each = [&](auto f) HWY_ATTR {
-    for (Index i = 0; i < n; ++i)
-      out[i] = static_cast<Index>(f(static_cast<std::uint64_t>(a[i * step_a]), static_cast<std::uint64_t>(b[i * step_b])));
-  };
+template <class F>
+void map_row(Index* out, const Index* a, Index step_a, const Index* b, Index step_b, Index n, F f) {
+  for (Index i = 0; i < n; ++i) out[i] = static_cast<Index>(f(static_cast<std::uint64_t>(a[i * step_a]), static_cast<std::uint64_t>(b[i * step_b])));
+}
+template <class F>
+HWY_INLINE void with_function(Index, Binary op, F each) {
+  using U = std::uint64_t;
   switch (op) {
-    case Binary::add: return each([](std::uint64_t x, std::uint64_t y) HWY_ATTR { return x + y; });
-    case Binary::sub: return each([](std::uint64_t x, std::uint64_t y) HWY_ATTR { return x - y; });
-    case Binary::mul: return each([](std::uint64_t x, std::uint64_t y) HWY_ATTR { return x * y; });
-    case Binary::maximum:
-      return each([](std::uint64_t x, std::uint64_t y) HWY_ATTR { return static_cast<Index>(x) > static_cast<Index>(y) ? x : y; });
-    case Binary::minimum:
-      return each([](std::uint64_t x, std::uint64_t y) HWY_ATTR { return static_cast<Index>(x) < static_cast<Index>(y) ? x : y; });
+    case Binary::add: return each([](U x, U y) HWY_ATTR { return x + y; });
+    case Binary::sub: return each([](U x, U y) HWY_ATTR { return x - y; });
+    case Binary::mul: return each([](U x, U y) HWY_ATTR { return x * y; });
+    case Binary::maximum: return each([](U x, U y) HWY_ATTR { return static_cast<Index>(x) > static_cast<Index>(y) ? x : y; });
+    case Binary::minimum: return each([](U x, U y) HWY_ATTR { return static_cast<Index>(x) < static_cast<Index>(y) ? x : y; });
     default: return;
   }
 }
 
+/// One row of n elements.
 template <class T>
-void walk(Binary op, T* out, const T* a, const T* b, const Nest<2>& nest, Index begin, Index end) {
+void binary_row(Binary op, T* out, const T* a, Index step_a, const T* b, Index step_b, Index n) {
+  if constexpr (!std::is_same_v<T, Index>) {
+    if (op == Binary::pow) return step_b == 0 ? pow_by_number(out, a, step_a, b, n) : pow_row(out, a, step_a, b, step_b, n);
+  }
+  with_function(T{}, op, [=](auto f) HWY_ATTR { map_row(out, a, step_a, b, step_b, n, f); });
+}
+
+/// Elements [begin, end) of a nest.
+template <class T>
+void binary_nest(Binary op, T* out, const T* a, const T* b, const Nest<2>& nest, Index begin, Index end) {
   const Index step_a = nest.strides[0].back(), step_b = nest.strides[1].back();
-  Index at = begin;
-  for (Rows<2> rows(nest, begin, end); rows; at += rows.count(), rows.next())
-    binary_row(op, out + at, a + rows.offset(0), step_a, b + rows.offset(1), step_b, rows.count());
+  const auto each_row = [&](auto row) HWY_ATTR {
+    Index at = begin;
+    for (Rows<2> rows(nest, begin, end); rows; at += rows.count(), rows.next()) row(out + at, a + rows.offset(0), b + rows.offset(1), rows.count());
+  };
+  if (op == Binary::pow) return each_row([=](T* o, const T* x, const T* y, Index n) HWY_ATTR { binary_row(op, o, x, step_a, y, step_b, n); });
+  with_function(T{}, op,
+                [&](auto f) HWY_ATTR { each_row([=](T* o, const T* x, const T* y, Index n) HWY_ATTR { map_row(o, x, step_a, y, step_b, n, f); }); });
 }
 
 void row_f32(Binary op, float* out, const float* a, Index step_a, const float* b, Index step_b, Index n) {
@@ -138,13 +160,13 @@ void row_i64(Binary op, Index* out, const Index* a, Index step_a, const Index* b
   binary_row(op, out, a, step_a, b, step_b, n);
 }
 void nest_f32(Binary op, float* out, const float* a, const float* b, const Nest<2>& nest, Index begin, Index end) {
-  walk(op, out, a, b, nest, begin, end);
+  binary_nest(op, out, a, b, nest, begin, end);
 }
 void nest_f64(Binary op, double* out, const double* a, const double* b, const Nest<2>& nest, Index begin, Index end) {
-  walk(op, out, a, b, nest, begin, end);
+  binary_nest(op, out, a, b, nest, begin, end);
 }
 void nest_i64(Binary op, Index* out, const Index* a, const Index* b, const Nest<2>& nest, Index begin, Index end) {
-  walk(op, out, a, b, nest, begin, end);
+  binary_nest(op, out, a, b, nest, begin, end);
 }
 
 }  // namespace
@@ -162,20 +184,20 @@ HWY_EXPORT(nest_f32);
 HWY_EXPORT(nest_f64);
 HWY_EXPORT(nest_i64);
 
-/// The functions of one element type for this CPU.
 template <class T>
-struct Kernels {
-  void (*row)(Binary, T*, const T*, Index, const T*, Index, Index);
-  void (*nest)(Binary, T*, const T*, const T*, const Nest<2>&, Index, Index);
-};
-template <class T>
-Kernels<T> kernels_for() {
-  if constexpr (std::is_same_v<T, float>)
-    return {HWY_DYNAMIC_DISPATCH(row_f32), HWY_DYNAMIC_DISPATCH(nest_f32)};
-  else if constexpr (std::is_same_v<T, double>)
-    return {HWY_DYNAMIC_DISPATCH(row_f64), HWY_DYNAMIC_DISPATCH(nest_f64)};
+auto row_kernel() {
+  if constexpr (std::is_same_v<T, Index>)
+    return HWY_DYNAMIC_DISPATCH(row_i64);
   else
-    return {HWY_DYNAMIC_DISPATCH(row_i64), HWY_DYNAMIC_DISPATCH(nest_i64)};
+    return pick<T>(HWY_DYNAMIC_DISPATCH(row_f32), HWY_DYNAMIC_DISPATCH(row_f64));
+}
+
+template <class T>
+auto nest_kernel() {
+  if constexpr (std::is_same_v<T, Index>)
+    return HWY_DYNAMIC_DISPATCH(nest_i64);
+  else
+    return pick<T>(HWY_DYNAMIC_DISPATCH(nest_f32), HWY_DYNAMIC_DISPATCH(nest_f64));
 }
 
 /// Elements that keep a thread busy for some ten microseconds.
@@ -202,16 +224,17 @@ void binary(Binary op, T* out, Strided<T> a, Strided<T> b, const Dims& shape) {
   const Index n = count_of(shape);
   if (n == 0) return;
   const Index step_a = flat_step(a.strides, shape), step_b = flat_step(b.strides, shape);
-  const Kernels<T> run = kernels_for<T>();
   if (step_a >= 0 && step_b >= 0) {
+    const auto run = row_kernel<T>();
     parallel_for(n, grain_of(op), [=, x = a.data, y = b.data](Index begin, Index end) {
-      run.row(op, out + begin, x + begin * step_a, step_a, y + begin * step_b, step_b, end - begin);
+      run(op, out + begin, x + begin * step_a, step_a, y + begin * step_b, step_b, end - begin);
     });
     return;
   }
   const Walkable<T> x(a, shape), y(b, shape);
   const Nest<2> nest(shape, *x, *y);
-  parallel_for(n, grain_of(op), [&](Index begin, Index end) { run.nest(op, out, (*x).data, (*y).data, nest, begin, end); });
+  const auto run = nest_kernel<T>();
+  parallel_for(n, grain_of(op), [&](Index begin, Index end) { run(op, out, (*x).data, (*y).data, nest, begin, end); });
 }
 
 template void binary(Binary, float*, Strided<float>, Strided<float>, const Dims&);

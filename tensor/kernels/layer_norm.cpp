@@ -62,16 +62,21 @@ void backward_rows(T* dx, T* dweight, T* dbias, const T* dy, const T* x, const T
     const T* g = dy + r * n;
     const auto mean_v = hn::Set(d, mean[r]), rstd_v = hn::Set(d, rstd[r]);
     const auto normalized = [=](auto at) HWY_ATTR { return hn::Mul(hn::Sub(at(row), mean_v), rstd_v); };
-    if (dx) {
-      T* out = dx + r * n;
-      const auto gradient = [=](auto at) HWY_ATTR { return weight ? hn::Mul(at(g), at(weight)) : at(g); };
-      const double sum = sum_row(d, n, gradient);
-      const double dot = sum_row(d, n, [=](auto at) HWY_ATTR { return hn::Mul(gradient(at), normalized(at)); });
-      const auto a = hn::Set(d, static_cast<T>(sum * scale)), b = hn::Set(d, static_cast<T>(dot * scale));
-      for_row(d, n, [=](auto at) HWY_ATTR { at.store(hn::Mul(rstd_v, hn::NegMulAdd(normalized(at), b, hn::Sub(gradient(at), a))), out); });
-    }
-    if (dweight) for_row(d, n, [=](auto at) HWY_ATTR { at.store(hn::MulAdd(at(g), normalized(at), at(dweight)), dweight); });
-    if (dbias) for_row(d, n, [=](auto at) HWY_ATTR { at.store(hn::Add(at(dbias), at(g)), dbias); });
+    const auto gradient = [=](auto at) HWY_ATTR { return weight ? hn::Mul(at(g), at(weight)) : at(g); };
+    double sum = 0, dot = 0;
+    if (dx)
+      sum_row(d, n, sum, dot, [=](auto at, auto& a, auto& b) HWY_ATTR {
+        a = gradient(at);
+        b = hn::Mul(a, normalized(at));
+      });
+    T* const out = dx + (dx ? r * n : 0);
+    const auto a = hn::Set(d, static_cast<T>(sum * scale)), b = hn::Set(d, static_cast<T>(dot * scale));
+    for_row(d, n, [=](auto at) HWY_ATTR {
+      const auto xh = normalized(at);
+      if (dx) at.store(hn::Mul(rstd_v, hn::NegMulAdd(xh, b, hn::Sub(gradient(at), a))), out);
+      if (dweight) at.store(hn::MulAdd(at(g), xh, at(dweight)), dweight);
+      if (dbias) at.store(hn::Add(at(dbias), at(g)), dbias);
+    });
   }
 }
 

@@ -18,28 +18,28 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::kernels::HWY_NAMESPACE {
 namespace {
 
+template <class T>
+double sum_flat(const T* x, Index n) {
+  return sum_row(hn::ScalableTag<T>(), n, [=](auto at) HWY_ATTR { return at(x); });
+}
+
 /// Elements [begin, end) of the reduced nest at x, whose innermost loop is contiguous.
 template <class T>
 double sum_part(const T* x, const Nest<1>& reduced, Index begin, Index end) {
-  const hn::ScalableTag<T> d;
   double total = 0;
-  for (Rows<1> rows(reduced, begin, end); rows; rows.next()) {
-    const T* row = x + rows.offset(0);
-    total += sum_row(d, rows.count(), [=](auto at) HWY_ATTR { return at(row); });
-  }
+  for (Rows<1> rows(reduced, begin, end); rows; rows.next()) total += sum_flat(x + rows.offset(0), rows.count());
   return total;
 }
 
 /// Outputs [begin, end), each `times` the sum over all of the reduced nest.
 template <class T>
 void sum_along(T* out, const T* x, const Nest<1>& kept, const Nest<1>& reduced, double times, Index begin, Index end) {
-  const hn::ScalableTag<T> d;
   const Index n = count_of(reduced.shape), step = kept.strides[0].back();
   const bool one_row = reduced.shape.size() == 1;
   for (Rows<1> rows(kept, begin, end); rows; rows.next()) {
     const T* row = x + rows.offset(0);
     for (Index j = 0; j < rows.count(); ++j, row += step) {
-      const double total = one_row ? sum_row(d, n, [=](auto at) HWY_ATTR { return at(row); }) : sum_part(row, reduced, 0, n);
+      const double total = one_row ? sum_flat(row, n) : sum_part(row, reduced, 0, n);
       out[begin++] = static_cast<T>(times * total);
     }
   }
@@ -74,6 +74,8 @@ void sum_across(double* totals, const T* x, Index width, const Nest<1>& reduced,
   }
 }
 
+double flat_f32(const float* x, Index n) { return sum_flat(x, n); }
+double flat_f64(const double* x, Index n) { return sum_flat(x, n); }
 double part_f32(const float* x, const Nest<1>& reduced, Index begin, Index end) { return sum_part(x, reduced, begin, end); }
 double part_f64(const double* x, const Nest<1>& reduced, Index begin, Index end) { return sum_part(x, reduced, begin, end); }
 void along_f32(float* out, const float* x, const Nest<1>& kept, const Nest<1>& reduced, double times, Index begin, Index end) {
@@ -97,6 +99,8 @@ HWY_AFTER_NAMESPACE();
 namespace heed::kernels {
 namespace {
 
+HWY_EXPORT(flat_f32);
+HWY_EXPORT(flat_f64);
 HWY_EXPORT(part_f32);
 HWY_EXPORT(part_f64);
 HWY_EXPORT(along_f32);
@@ -204,6 +208,10 @@ void sum(T* out, const T* x, const Axes& kept, const Axes& reduced) {
   const Index outputs = count_of(kept.shape), n = count_of(reduced.shape);
   if (outputs == 0) return;
   if (n == 0) return fill(out, T{}, outputs);
+  if (outputs == 1 && n <= chunk && is_row_major(reduced.strides, reduced.shape)) {
+    *out = static_cast<T>(pick<T>(HWY_DYNAMIC_DISPATCH(flat_f32), HWY_DYNAMIC_DISPATCH(flat_f64))(x, n));
+    return;
+  }
   Axes loops = reduced;
   const double times = static_cast<double>(take_repeats(loops));
   sort_by_stride(loops);

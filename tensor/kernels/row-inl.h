@@ -84,6 +84,37 @@ HWY_INLINE double sum_row(D d, Index n, F term) {
   return total;
 }
 
+/// Two such sums in one pass: `terms(at, first, second)` sets the terms of each.
+template <class D, class F>
+HWY_INLINE void sum_row(D d, Index n, double& first, double& second, F terms) {
+  using V = hn::Vec<D>;
+  const Index lanes = static_cast<Index>(hn::Lanes(d));
+  first = second = 0;
+  for (Index begin = 0; begin < n; begin += piece) {
+    const Index end = std::min(begin + piece, n);
+    V a = hn::Zero(d), b = hn::Zero(d), c = hn::Zero(d), e = hn::Zero(d), x, y;
+    Index i = begin;
+    for (; i + 2 * lanes <= end; i += 2 * lanes) {
+      terms(Whole<D>{d, i}, x, y);
+      a = hn::Add(a, x), b = hn::Add(b, y);
+      terms(Whole<D>{d, i + lanes}, x, y);
+      c = hn::Add(c, x), e = hn::Add(e, y);
+    }
+    if (i + lanes <= end) {
+      terms(Whole<D>{d, i}, x, y);
+      a = hn::Add(a, x), b = hn::Add(b, y);
+      i += lanes;
+    }
+    if (i < end) {
+      const Part<D> at{d, i, end - i};
+      terms(at, x, y);
+      c = hn::Add(c, at.keep(x)), e = hn::Add(e, at.keep(y));
+    }
+    first += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(a, c))));
+    second += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(b, e))));
+  }
+}
+
 /// The largest element of a row of n > 0. With NaN in the row it is any element or NaN.
 template <class D>
 HWY_INLINE hn::TFromD<D> max_row(D d, const hn::TFromD<D>* x, Index n) {

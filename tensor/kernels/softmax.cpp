@@ -20,6 +20,13 @@ namespace {
 template <class T>
 void softmax_row(T* y, const T* x, Index n) {
   const hn::ScalableTag<T> d;
+  if (n <= static_cast<Index>(hn::Lanes(d))) {
+    // One vector: nothing goes through memory, and several rows are on their way at once.
+    const Part<decltype(d)> at{d, 0, n};
+    const auto v = at.keep(at(x), hn::Set(d, -std::numeric_limits<T>::infinity()));
+    const auto e = exp(d, hn::Sub(v, hn::MaxOfLanes(d, v)));  // 0 behind the end
+    return at.store(hn::Div(e, hn::SumOfLanes(d, e)), y);
+  }
   const auto max = hn::Set(d, max_row(d, x, n));
   const double sum = sum_row(d, n, [=](auto at) HWY_ATTR {
     const auto e = exp(at.d, hn::Sub(at(x), max));

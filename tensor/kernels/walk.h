@@ -53,11 +53,7 @@ template <std::size_t N>
 class Rows {
  public:
   Rows(const Nest<N>& nest, Index begin, Index end) : nest_(nest), left_(end - begin) {
-    for (std::size_t d = nest.shape.size(); d-- > 0;) {
-      at_[d] = begin % nest.shape[d];
-      begin /= nest.shape[d];
-      for (std::size_t k = 0; k < N; ++k) offset_[k] += at_[d] * nest.strides[k][d];
-    }
+    for (std::size_t d = nest.shape.size(); begin > 0 && d-- > 0; begin /= nest.shape[d]) move(d, begin % nest.shape[d]);
     measure();
   }
 
@@ -118,26 +114,34 @@ class Scratch {
 template <class T>
 class Walkable {
  public:
-  Walkable(Strided<T> x, const Dims& shape) : operand_(x) {
+  /// `x` is kept as a reference.
+  Walkable(const Strided<T>& x, const Dims& shape) : operand_(&x) {
     std::size_t inner = shape.size();
     while (inner > 0 && shape[inner - 1] == 1) --inner;
-    if (inner == 0 || x.strides[inner - 1] <= 1) return;
+    if (inner > 0 && x.strides[inner - 1] > 1) copy_in(x, shape);
+  }
+  Walkable(const Walkable&) = delete;
+  Walkable& operator=(const Walkable&) = delete;
+
+  const Strided<T>& operator*() const { return *operand_; }
+
+ private:
+  void copy_in(const Strided<T>& x, const Dims& shape) {
     Dims compact = shape;
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (x.strides[d] == 0) compact[d] = 1;
     Dims strides = detail::row_major_strides(compact);
-    copied_ = Scratch<T>(count_of(compact));
-    copy(copied_.data(), strides, x, compact);
+    elements_ = Scratch<T>(count_of(compact));
+    copy(elements_.data(), strides, x, compact);
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (x.strides[d] == 0) strides[d] = 0;
-    operand_ = {copied_.data(), strides};
+    copied_ = {elements_.data(), strides};
+    operand_ = &copied_;
   }
 
-  const Strided<T>& operator*() const { return operand_; }
-
- private:
-  Strided<T> operand_;
-  Scratch<T> copied_;
+  const Strided<T>* operand_;
+  Strided<T> copied_;
+  Scratch<T> elements_;
 };
 
 }  // namespace heed::kernels
