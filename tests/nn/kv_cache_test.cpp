@@ -68,6 +68,27 @@ TEST(KVCache, PlacesAWindowWithoutCausal) {
   EXPECT_EQ(values(gt(m(randn({1, 1, 4}, f64), Mask::none(), &cache).weights, 0)), std::vector<double>(8, 1));
 }
 
+/// What a cache does to a mask: the same kernels, the same derivatives of second order, and words that say it.
+TEST(KVCache, PlacesMasksThatAreNotCausal) {
+  manual_seed(5);
+  const Mask mask = (Mask::window(2) & Mask::alibi(2)).at(3);
+  EXPECT_EQ(to_string(mask), "window(2) & alibi(2 heads), queries from 3 on");
+  EXPECT_EQ(to_string(Mask::causal().at(3)), "causal(3)");
+  EXPECT_THROW(mask.at(4), Error);
+  EXPECT_EQ(mask.at(3).offset(), 3);
+  Tensor q = randn({1, 2, 2, 3}, f64).requires_grad_(), k = randn({1, 2, 5, 3}, f64).requires_grad_(), v = randn({1, 2, 5, 3}, f64).requires_grad_();
+  const auto run = [&](Kernel kernel) {
+    return scaled_dot_product_attention(q, k, v, {.mask = mask, .need_weights = false, .kernel = kernel}).output;
+  };
+  EXPECT_TRUE(near(run(Kernel::tiled), run(Kernel::composed), 1e-12));
+  const NamedTensors inputs = {{"q", q}, {"k", k}, {"v", v}};
+  for (const Kernel kernel : {Kernel::tiled, Kernel::composed}) {
+    const GradcheckReport first = gradcheck([&] { return run(kernel); }, inputs), second = gradgradcheck([&] { return run(kernel); }, inputs);
+    EXPECT_TRUE(first.ok) << first.message;
+    EXPECT_TRUE(second.ok) << second.message;
+  }
+}
+
 TEST(KVCache, GrowsGeometrically) {
   const NoGrad off;
   nn::KVCache cache;
