@@ -92,7 +92,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, Caller caller) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Caller caller) {
+  detail::require_float("linear", x);
   detail::require_same_dtype("linear", x, weight);
+  if (bias.defined()) detail::require_same_dtype("linear", x, bias);
   if (weight.dim() != 2) detail::raise<ShapeError>("linear: wants a weight of (out, in): shape {}", weight.shape());
   if (x.dim() == 0 || x.size(-1) != weight.size(1))
     detail::raise<ShapeError>("linear: x {} does not end in in={} of the weight {}", x.shape(), weight.size(1), weight.shape());
