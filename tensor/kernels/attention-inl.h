@@ -15,10 +15,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "../random.h"
 #include "attention_call.h"
+#include "gemm.h"
 #include "gemm_tile-inl.h"
 #include "math-inl.h"
+#include "philox-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::kernels {
@@ -84,6 +85,28 @@ struct TilePlace {
   Index width;  ///< between rows of the tile: the queries, rounded up to whole vectors
 };
 
+/// x = -inf where `keep` is false.
+template <class T>
+HWY_INLINE void forbid(const bool* keep, Index n, T* x) {
+  const Simd<T> d;
+  const hn::Rebind<std::uint8_t, Simd<T>> bytes;
+  const hn::Rebind<std::uint32_t, Simd<T>> words;
+  Index j = 0;
+  for (; j + lanes<T> <= n; j += lanes<T>) {
+    const auto kept = hn::PromoteTo(words, hn::LoadU(bytes, reinterpret_cast<const std::uint8_t*>(keep) + j));
+    const auto wide = [&]() HWY_ATTR {
+      if constexpr (sizeof(T) == 4)
+        return kept;
+      else
+        return hn::PromoteTo(hn::RebindToUnsigned<Simd<T>>(), kept);
+    }();
+    const auto no = hn::Eq(wide, hn::Zero(hn::RebindToUnsigned<Simd<T>>()));
+    hn::StoreU(hn::IfThenElse(hn::RebindMask(d, no), hn::Set(d, -infinity<T>), hn::LoadU(d, x + j)), d, x + j);
+  }
+  for (; j < n; ++j)
+    if (!keep[j]) x[j] = -infinity<T>;
+}
+
 /// What is added to the scores, -inf where `keep` or the bias forbids, in rows of queries. Returns how many rows: 1 when it is the same for all.
 template <class T>
 Index added_rows(const AttentionMask<T>& mask, const TilePlace& at, T* HWY_RESTRICT rows) {
@@ -95,14 +118,20 @@ Index added_rows(const AttentionMask<T>& mask, const TilePlace& at, T* HWY_RESTR
     if (mask.bias.data) {
       const Index step = mask.bias_column_stride;
       const T* bias = matrix(mask.bias, at.p) + (at.queries.begin + i) * mask.bias.row_stride + at.keys.begin * step;
-      for (Index j = 0; j < n; ++j) row[j] = bias[j * step];
+      if (step == 1)
+        std::copy_n(bias, n, row);
+      else
+        for (Index j = 0; j < n; ++j) row[j] = bias[j * step];
     } else {
       std::fill_n(row, n, T{0});
     }
     if (mask.keep.data) {
       const Index step = mask.keep_column_stride;
       const bool* keep = matrix(mask.keep, at.p) + (at.queries.begin + i) * mask.keep.row_stride + at.keys.begin * step;
-      for (Index j = 0; j < n; ++j) row[j] = keep[j * step] ? row[j] : -infinity<T>;
+      if (step == 1)
+        forbid(keep, n, row);
+      else
+        for (Index j = 0; j < n; ++j) row[j] = keep[j * step] ? row[j] : -infinity<T>;
     }
   }
   return count;
@@ -111,40 +140,39 @@ Index added_rows(const AttentionMask<T>& mask, const TilePlace& at, T* HWY_RESTR
 /// The factors of dropout, 0 or 1 / (1 - p), in rows of queries.
 template <class T>
 void kept_rows(const AttentionDropout& dropout, const AttentionSizes& sizes, const TilePlace& at, T* HWY_RESTRICT rows) {
-  constexpr Index batch = 128;
-  const Index n = at.keys.size();
   const T kept = dropout.p < 1 ? static_cast<T>(1 / (1 - dropout.p)) : T{0};
-  double uniform[batch];
   for (Index i = 0; i < at.queries.size(); ++i) {
-    const Index begin = (at.p * sizes.Tq + at.queries.begin + i) * sizes.Tk + at.keys.begin;
-    for (Index j = 0; j < n; j += batch) {
-      const Index some = std::min(batch, n - j);
-      detail::uniforms_at(uniform, dropout.seed, dropout.offset + static_cast<std::uint64_t>(begin + j), some);
-      for (Index r = 0; r < some; ++r) rows[i * n + j + r] = uniform[r] < dropout.p ? T{0} : kept;
-    }
+    const Index begin = (at.p * sizes.Tq + at.queries.begin + i) * sizes.Tk + at.keys.begin, n = at.keys.size();
+    dropout_factors(rows + i * n, dropout.seed, dropout.offset + static_cast<std::uint64_t>(begin), n, dropout.p, kept);
   }
 }
 
-/// A tile from its rows, with zeros beyond the queries.
+/// A tile from `count` rows, one of which stands for all queries, with zeros beyond the queries otherwise.
 template <class T>
-void tile_from_rows(const TilePlace& at, Index count, const T* rows, T* HWY_RESTRICT out) {
+void tile_from_rows(const TilePlace& at, Index count, Matrix<T> rows, T* HWY_RESTRICT out) {
   const Index n = at.keys.size();
   if (count == 1) {
-    for (Index j = 0; j < n; ++j) std::fill_n(out + j * at.width, at.width, rows[j]);
+    for (Index j = 0; j < n; ++j) std::fill_n(out + j * at.width, at.width, rows.data[j * rows.col_stride]);
     return;
   }
-  copy_transposed(rows, n, Index{1}, count, n, out, at.width);
+  copy_transposed(rows.data, rows.row_stride, rows.col_stride, count, n, out, at.width);
   if (count < at.width)
     for (Index j = 0; j < n; ++j) std::fill_n(out + j * at.width + count, at.width - count, T{0});
 }
 template <class T>
 void load_added(const AttentionMask<T>& mask, const TilePlace& at, T* rows, T* out) {
-  tile_from_rows(at, added_rows(mask, at, rows), rows, out);
+  if (mask.keep.data || mask.bias.row_stride == 0) {
+    const Index count = added_rows(mask, at, rows);
+    return tile_from_rows(at, count, Matrix<T>{rows, at.keys.size(), 1}, out);
+  }
+  const Index row = mask.bias.row_stride, column = mask.bias_column_stride;
+  const T* bias = matrix(mask.bias, at.p) + at.queries.begin * row + at.keys.begin * column;
+  tile_from_rows(at, at.queries.size(), Matrix<T>{bias, row, column}, out);
 }
 template <class T>
 void load_kept(const AttentionDropout& dropout, const AttentionSizes& sizes, const TilePlace& at, T* rows, T* out) {
   kept_rows(dropout, sizes, at, rows);
-  tile_from_rows(at, at.queries.size(), rows, out);
+  tile_from_rows(at, at.queries.size(), Matrix<T>{rows, at.keys.size(), 1}, out);
 }
 
 /// Adds the biases to the scores s of a tile and makes forbidden ones -inf; `added` is null or from load_added. Columns below `first` are left alone.

@@ -49,8 +49,7 @@ namespace {
 /// Keys that go together.
 constexpr Index tile_keys = 128;
 /// Queries that go together: they are what the products for dk and dv sum over before they touch memory.
-template <class T>
-inline constexpr Index query_block = std::max<Index>(2 * tile_columns<T>, 32);
+constexpr Index query_block = 64;
 /// Keys that go together where a causal mask ends.
 template <class T>
 inline constexpr Index diagonal_block = lanes<T> > 8 ? lanes<T> : 2 * lanes<T>;
@@ -62,7 +61,7 @@ struct Parts {
 
   /// Lays the parts out from `memory`, or counts their elements from null.
   Index lay_out(const BackwardCall<T>& x, T* memory) {
-    constexpr Index width = query_block<T>;
+    constexpr Index width = query_block;
     const Index tile_size = width * std::min(tile_keys, x.sizes.Tk);
     Index used = 0;
     const auto take = [&](T*& part, Index n) {
@@ -169,8 +168,8 @@ void backward_cell(const BackwardCall<T>& x, const Cell& cell, T* scratch) {
   Parts<T> parts;
   parts.lay_out(x, scratch);
   const Visibility visible(x.sizes, x.mask, cell.p);
-  for (Index i = cell.queries.begin; i < cell.queries.end; i += query_block<T>) {
-    TilePlace at{cell.p, {i, std::min(i + query_block<T>, cell.queries.end)}, {}, 0};
+  for (Index i = cell.queries.begin; i < cell.queries.end; i += query_block) {
+    TilePlace at{cell.p, {i, std::min(i + query_block, cell.queries.end)}, {}, 0};
     const Range keys = intersect(visible.some_keys(at.queries), cell.keys);
     if (keys.empty()) continue;
     at.width = (at.queries.size() + lanes<T> - 1) / lanes<T> * lanes<T>;
