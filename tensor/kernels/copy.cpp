@@ -82,7 +82,7 @@ class Transposition {
     }
   }
 
-  static constexpr Index side = 32;
+  static constexpr Index side = sizeof(To) <= 4 ? 64 : 32;
 
  private:
   void tile(Index out_offset, Index x_offset, Index row, Index column) const {

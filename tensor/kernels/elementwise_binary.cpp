@@ -200,13 +200,13 @@ auto nest_kernel() {
     return pick<T>(HWY_DYNAMIC_DISPATCH(nest_f32), HWY_DYNAMIC_DISPATCH(nest_f64));
 }
 
-/// Elements that keep a thread busy for some ten microseconds.
+/// Elements that keep a thread busy for some five to ten microseconds.
 Index grain_of(Binary op) {
   switch (op) {
     case Binary::pow: return 2048;
     case Binary::silu_backward:
     case Binary::gelu_erf_backward:
-    case Binary::gelu_tanh_backward: return 8192;
+    case Binary::gelu_tanh_backward: return 16384;
     default: return 32768;
   }
 }

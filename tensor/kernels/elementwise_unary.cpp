@@ -94,7 +94,7 @@ void range(Unary op, T* out, const T* x, Index n) {
     HWY_DYNAMIC_DISPATCH(unary_i64)(op, out, x, n);
 }
 
-/// Elements that keep a thread busy for some ten microseconds.
+/// Elements that keep a thread busy for some five to ten microseconds.
 Index grain_of(Unary op) {
   switch (op) {
     case Unary::neg:
@@ -104,7 +104,7 @@ Index grain_of(Unary op) {
     case Unary::abs:
     case Unary::sign:
     case Unary::relu: return 32768;
-    default: return 8192;
+    default: return 16384;
   }
 }
 

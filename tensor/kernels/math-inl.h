@@ -137,11 +137,17 @@ HWY_INLINE V power_of_2(D d, V n_plus_magic) {
   return hn::BitCast(d, hn::ShiftLeft<C::mantissa_bits>(hn::Add(hn::BitCast(du, n_plus_magic), hn::Set(du, C::bias))));
 }
 
-/// p 2^n, rounded once, for whole n that may leave the range of normal numbers.
+/// p 2^n, rounded once, for whole n that may leave the range of normal numbers, and p near 1.
 template <class D, class V>
 HWY_INLINE V scale(D d, V p, V n) {
-  const V magic = hn::Set(d, Constants<D>::round_magic);
-  const V half_plus_magic = hn::MulAdd(n, hn::Set(d, static_cast<hn::TFromD<D>>(0.5)), magic);
+  using T = hn::TFromD<D>;
+  using C = Constants<D>;
+  const hn::RebindToUnsigned<D> du;
+  const V magic = hn::Set(d, C::round_magic);
+  // Nearly always: n is added to the exponent field. The result is exact, as it is below, so what stands in other lanes does not show.
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Lt(hn::Abs(n), hn::Set(d, T{C::bias - 2})))))
+    return hn::BitCast(d, hn::Add(hn::BitCast(du, p), hn::ShiftLeft<C::mantissa_bits>(hn::BitCast(du, hn::Add(n, magic)))));
+  const V half_plus_magic = hn::MulAdd(n, hn::Set(d, static_cast<T>(0.5)), magic);
   const V rest = hn::Sub(n, hn::Sub(half_plus_magic, magic));
   return hn::Mul(hn::Mul(p, power_of_2(d, half_plus_magic)), power_of_2(d, hn::Add(rest, magic)));
 }

@@ -115,7 +115,7 @@ HWY_EXPORT(log_softmax_f64);
 HWY_EXPORT(log_softmax_backward_f32);
 HWY_EXPORT(log_softmax_backward_f64);
 
-/// Elements that keep a thread busy for some ten microseconds.
+/// Elements that keep a thread busy for some five to ten microseconds.
 constexpr Index grain = 16384;
 
 /// kernel(out, inputs..., rows, columns) over ranges of rows.
