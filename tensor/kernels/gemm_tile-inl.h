@@ -42,7 +42,7 @@ inline constexpr Index tile_columns = tile_vectors* lanes<T>;
 template <class T, bool partial>
 class Lanes {
  public:
-#if HWY_MEM_OPS_MIGHT_FAULT && HWY_TARGET != HWY_AVX2
+#if (HWY_MEM_OPS_MIGHT_FAULT && HWY_TARGET != HWY_AVX2) || HWY_TARGET == HWY_SCALAR
   // No masks that keep a load from touching what lies behind the end.
   explicit HWY_INLINE Lanes(Index count) : count_(count) {}
   HWY_INLINE Vector<T> load(const T* p) const {
