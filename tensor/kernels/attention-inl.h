@@ -78,6 +78,17 @@ HWY_INLINE void pack_queries(const T* x, Index x_row, Index rows, Index size, T 
   }
 }
 
+/// What turns scores into weights, exp(s - shift) share, for `count` queries from `row` on; lanes beyond, and queries that may attend to nothing, are
+/// made to give 0.
+template <class T>
+HWY_INLINE void load_softmax_rows(SoftmaxRows<const T> rows, Index row, Index count, Index width, T* shift, T* share) {
+  for (Index i = 0; i < width; ++i) {
+    const bool alive = i < count && rows.sum[row + i] != 0;
+    shift[i] = alive ? rows.max[row + i] : infinity<T>;
+    share[i] = alive ? 1 / rows.sum[row + i] : T{0};
+  }
+}
+
 /// Queries and keys of a tile: element (j, i) of its transposed matrices is key keys.begin + j and query queries.begin + i.
 struct TilePlace {
   Index p;

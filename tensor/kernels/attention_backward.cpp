@@ -106,12 +106,9 @@ void load_queries(const BackwardCall<T>& x, const TilePlace& at, const Parts<T>&
   const T* dout = matrix(x.dout, at.p) + at.queries.begin * x.dout.row_stride;
   pack_queries(q, x.q.row_stride, count, x.sizes.d_k, x.scale, parts.q, at.width);
   if (x.wants_scores()) pack_queries(dout, x.dout.row_stride, count, x.sizes.d_v, T{1}, parts.dout, at.width);
-  for (Index i = 0; i < at.width; ++i) {
-    const bool alive = i < count && x.rows.sum[row + i] != 0;
-    parts.shift[i] = alive ? x.rows.max[row + i] : infinity<T>;  // exp becomes 0
-    parts.share[i] = alive ? 1 / x.rows.sum[row + i] : T{0};
-    parts.dot[i] = alive && x.wants_scores() ? dot(x.out + (row + i) * x.sizes.d_v, dout + i * x.dout.row_stride, x.sizes.d_v) : T{0};
-  }
+  load_softmax_rows(x.rows, row, count, at.width, parts.shift, parts.share);
+  for (Index i = 0; i < at.width; ++i)
+    parts.dot[i] = parts.share[i] != 0 && x.wants_scores() ? dot(x.out + (row + i) * x.sizes.d_v, dout + i * x.dout.row_stride, x.sizes.d_v) : T{0};
 }
 
 /// One tile: queries at.queries, of which those from `first` on may see one of the keys at.keys.

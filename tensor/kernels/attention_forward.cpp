@@ -177,14 +177,9 @@ void weights_task(const ForwardCall<T>& x, Index task, T* scratch) {
   }
   if (keys.empty()) return;
 
-  Vector<T> shift[tile_vectors], share[tile_vectors];
-  for (int v = 0; v < tile_vectors; ++v) {
-    const Lanes<T, true> valid(std::clamp(queries.size() - v * lanes<T>, Index{0}, lanes<T>));
-    const auto sum = valid.load(x.rows.sum + p * Tq + begin + v * lanes<T>);
-    const auto dead = hn::Eq(sum, hn::Zero(d));
-    shift[v] = hn::IfThenElse(dead, hn::Set(d, infinity<T>), valid.load(x.rows.max + p * Tq + begin + v * lanes<T>));
-    share[v] = hn::IfThenZeroElse(dead, hn::Div(hn::Set(d, T{1}), sum));
-  }
+  HWY_ALIGN T shift[width];
+  HWY_ALIGN T share[width];
+  load_softmax_rows<T>({x.rows.max, x.rows.sum}, p * Tq + begin, queries.size(), width, shift, share);
   pack_queries(matrix(x.q, p) + begin * x.q.row_stride, x.q.row_stride, queries.size(), d_k, x.scale, q, width);
   const Index step = equal_block(keys.size(), key_block);
   for (Index j = keys.begin; j < keys.end; j += step) {
@@ -193,11 +188,11 @@ void weights_task(const ForwardCall<T>& x, Index task, T* scratch) {
     multiply_tiles(n, width, d_k, matrix(x.k, p) + j * x.k.row_stride, x.k.row_stride, Index{1}, q, width, s, width, false);
     if (added) load_added(x.mask, at, rows, tile);
     mask_tile(x.mask, visible, at, Index{0}, added ? tile : nullptr, s);
-    for (Index e = 0; e < n; ++e)
-      for (int v = 0; v < tile_vectors; ++v) {
-        T* const score = s + e * width + v * lanes<T>;
-        hn::Store(hn::Mul(exp_of_negative(d, hn::Sub(hn::Load(d, score), shift[v])), share[v]), d, score);
-      }
+    for (Index i = 0; i < width; i += lanes<T>) {
+      const auto top = hn::Load(d, shift + i), factor = hn::Load(d, share + i);
+      for (T* at_key = s + i; at_key < s + n * width; at_key += width)
+        hn::Store(hn::Mul(exp_of_negative(d, hn::Sub(hn::Load(d, at_key), top)), factor), d, at_key);
+    }
     copy_transposed(s, width, Index{1}, n, queries.size(), out + j, Tk);
   }
 }
