@@ -171,7 +171,8 @@ void Pass::step(Waiting& waiting) {
       if (auto target = captured_.find({&node, static_cast<std::uint16_t>(i)}); target != captured_.end()) target->second.add(grads[i], create_);
   }
   if (node.is_leaf) {
-    if (!limited_) leaves_.emplace_back(waiting.node, std::move(grads[0]));
+    // One that stopped asking after the graph was recorded gets none.
+    if (!limited_ && node.requires_grad) leaves_.emplace_back(waiting.node, std::move(grads[0]));
     return;
   }
   if (limited_) {

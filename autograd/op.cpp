@@ -1,5 +1,7 @@
 #include "op.h"
 
+#include <limits>
+
 #include "../tensor/raise.h"
 #include "backward.h"
 #include "ops.h"
@@ -86,6 +88,11 @@ Leaf::Leaf(const Tensor& t) : Node("leaf"), output_{t.shape(), t.dtype(), t.id()
 void Leaf::destroy() noexcept {
   this->~Leaf();
   deallocate(this, sizeof(Leaf));
+}
+
+void require_slots(const OpName& op, std::size_t outputs) {
+  constexpr std::size_t most = std::numeric_limits<std::uint16_t>::max();
+  if (outputs > most) raise<ShapeError>("{}: makes {} results; an op has at most {}", op.name, outputs, most);
 }
 
 void connect(Edge& edge, const Tensor& input) {

@@ -213,6 +213,8 @@ inline std::size_t count_inputs(const std::vector<Tensor>& ts) { return ts.size(
 inline void append_input(std::vector<Tensor>& all, const Tensor& t) { all.push_back(t); }
 inline void append_input(std::vector<Tensor>& all, const std::vector<Tensor>& ts) { all.insert(all.end(), ts.begin(), ts.end()); }
 
+/// ShapeError when there are more than slots are numbered for.
+void require_slots(const OpName&, std::size_t outputs);
 void connect(Edge&, const Tensor& input);
 inline void connect_all(Edge*& edge, const Tensor& t) { connect(*edge++, t); }
 inline void connect_all(Edge*& edge, const std::vector<Tensor>& ts) {
@@ -311,6 +313,7 @@ Tensor record(OpName op, Tensor output, InputsAndLambda&&... rest) {
 /// As above for an op with several outputs; the lambda takes `std::span<const Tensor>`, undefined where an output received no gradient.
 template <class... InputsAndLambda>
 std::vector<Tensor> record(OpName op, std::vector<Tensor> outputs, InputsAndLambda&&... rest) {
+  detail::require_slots(op, outputs.size());
   constexpr std::size_t n = sizeof...(rest) - 1;
   auto all = std::forward_as_tuple(std::forward<InputsAndLambda>(rest)...);
   [&]<std::size_t... I>(std::index_sequence<I...>) {

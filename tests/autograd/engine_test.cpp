@@ -234,6 +234,15 @@ TEST(Engine, several_outputs_are_slots_of_one_node) {
   EXPECT_TRUE(holds(at[1], {6, 16}));
 }
 
+TEST(Engine, as_many_outputs_as_there_are_slots) {
+  const Tensor x = leaf(zeros({65'535}, f64));
+  const std::vector<Tensor> parts = split(x, 1);
+  const Tensor g = grad({parts.back() * 3 + parts[40'000]}, {x}, {ones({1}, f64)})[0];
+  EXPECT_TRUE(holds(slice(g, 0, 40'000, 40'001), {1}));
+  EXPECT_TRUE(holds(slice(g, 0, 65'534, 65'535), {3}));
+  EXPECT_TRUE(holds(sum(g), {4}));
+}
+
 TEST(Engine, vectors_of_inputs_have_edges_of_their_own) {
   std::vector<Tensor> x{number(1), tensor(2, f64), number(3), number(4), number(5), number(6)};
   const Tensor y = record("sum_of_all", tensor(21, f64), x, x[0], [](const BackwardContext& ctx, const Tensor& dy) -> Grads {

@@ -126,6 +126,35 @@ TEST(Gradcheck, a_backward_that_ones_cannot_tell_from_right) {
   EXPECT_FALSE(gradcheck(zero_backward("layer_norm", [](const Tensor& x) { return layer_norm(x, 3); }), Tensors{tensor({1, 2, 4}, f64)}).ok);
 }
 
+TEST(Gradcheck, only_the_elements_that_are_wrong_are_named) {
+  // A x with a backward that multiplies by A instead of its transpose: the diagonal is right by chance.
+  const Tensor a = tensor({{1, 2, 3}, {4, 5, 6}, {7, 8, 10}}, f64);
+  const auto transposed = [&](const Tensors& x) {
+    return record("product", matmul(a, x[0].detach()), x[0], [&](const BackwardContext&, const Tensor& dy) -> Grads { return {matmul(a, dy)}; });
+  };
+  GradcheckOptions options = every_element;
+  options.max_entries = 100;
+  const GradcheckReport product = gradcheck(transposed, Tensors{tensor({1, 2, 4}, f64)}, options);
+  ASSERT_EQ(product.entries.size(), 3u) << product.message;
+  for (const GradcheckEntry& e : product.entries) {
+    EXPECT_NE(e.output, "(" + std::to_string(e.index[0]) + ",)") << "the diagonal";
+    EXPECT_EQ(e.verdict, "wrong");
+  }
+
+  // Softmax of rows whose backward forgets the sum: all elements but those of the row of one. y_i (dy_i - sum y dy).
+  const auto dropped = [](const Tensors& x) {
+    Tensor y;
+    {
+      const NoGrad off;
+      y = softmax(x[0], -1);
+    }
+    return record("softmax", y, x[0], [y = saved(y)](const BackwardContext&, const Tensor& dy) -> Grads { return {y.get() * dy}; });
+  };
+  const GradcheckReport sums = gradcheck(dropped, Tensors{tensor({{.1, .2}, {0, -100}}, f64)}, options);
+  ASSERT_EQ(sums.entries.size(), 3u) << sums.message;
+  for (const GradcheckEntry& e : sums.entries) EXPECT_NE(e.index, (Dims{1, 1})) << "where y is 0 nothing is lost";
+}
+
 TEST(Gradcheck, right_ops_pass_for_any_inputs) {
   const std::pair<const char*, Tensor (*)(const Tensors&)> functions[] = {
       {"mul", [](const Tensors& x) { return x[0] * x[1]; }},

@@ -83,6 +83,15 @@ TEST(Modes, requires_grad_is_for_float_leaves) {
   EXPECT_TRUE(x.requires_grad());
 }
 
+TEST(Modes, a_leaf_that_stops_asking_gets_nothing) {
+  Tensor x = leaf(tensor({1, 2}, f64)), w = leaf(tensor({3, 4}, f64));
+  const Tensor y = sum(x * w);
+  w.requires_grad_(false);
+  y.backward();
+  EXPECT_TRUE(holds(x.grad(), {3, 4}));
+  EXPECT_FALSE(w.grad().defined());
+}
+
 TEST(Modes, gradients_flow_between_float_types_only) {
   Tensor x = leaf(tensor({1.5, -2.5}, f64));
   const Tensor y = x.to(f32);

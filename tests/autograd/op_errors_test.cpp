@@ -186,6 +186,7 @@ TEST(OpErrors, of_joining) {
   shape_error("split", [] { (void)split(floats({4}), 0); }, {"0"});
   shape_error("split", [] { (void)split(floats({4}), 2, 1); }, {"dim 1"});
   shape_error("split", [] { (void)split(floats({}), 2); }, {"0-d"});
+  shape_error("split", [] { (void)split(floats({70'000}), 1); }, {"70000", "65535"});
   shape_error("chunk", [] { (void)chunk(floats({4}), -1); }, {"-1"});
   shape_error("chunk", [] { (void)chunk(floats({}), 2); }, {"0-d"});
 }
