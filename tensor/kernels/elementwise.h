@@ -20,7 +20,8 @@ enum class Unary { neg, exp, log, log1p, sqrt, rsqrt, square, abs, sign, tanh, s
 template <class T>
 void unary(Unary, T* out, Strided<T> x, const Dims& shape);
 
-/// pow is the C library's for f64 and within 2 ulp of it for f32; maximum and minimum hand on NaN; sign(0) is 0.
+/// pow is within 1 unit of the last place of the C library's, special values included; the numbers 2, 3, 1, 0.5, 0 and -1 as exponents cost
+/// what they look like. maximum and minimum hand on NaN.
 /// The last three are y'(a) * b: what the backward of those functions needs, in one pass.
 enum class Binary { add, sub, mul, div, pow, maximum, minimum, silu_backward, gelu_erf_backward, gelu_tanh_backward };
 /// Index: add, sub, mul, maximum, minimum.
@@ -45,8 +46,8 @@ void isfinite(bool* out, Strided<T> x, const Dims& shape);
 template <class T>
 void where(T* out, Strided<bool> cond, Strided<T> a, Strided<T> b, const Dims& shape);
 
-/// Copies between strided operands, converting the element type (float to Index truncates, to bool is != 0). From and To: every element
-/// type. Row-major to row-major is a memcpy.
+/// Copies between strided operands, converting the element type: float to Index truncates, takes the nearest Index for what is out of range
+/// and 0 for NaN; to bool is != 0. From and To: every element type. Row-major to row-major is a memcpy.
 template <class To, class From>
 void copy(To* out, const Dims& out_strides, Strided<From> x, const Dims& shape);
 
