@@ -28,12 +28,6 @@ Index whole_strips(Index n) {
   return (n + tile_columns<T> - 1) / tile_columns<T> * tile_columns<T>;
 }
 
-/// Whether rows this far apart fall on so few lines of the first cache that they push each other out.
-template <class T>
-bool crowded(Index stride) {
-  return stride * static_cast<Index>(sizeof(T)) % 1024 == 0;
-}
-
 template <class T>
 Blocks blocks_for(const Product<T>& x) {
   constexpr Index n_limit = 384;
@@ -41,8 +35,11 @@ Blocks blocks_for(const Product<T>& x) {
   Blocks blocks;
   blocks.k = (x.k + k_blocks - 1) / k_blocks;
   blocks.n = std::min(x.n, whole_strips<T>((x.n + n_blocks - 1) / n_blocks));
-  blocks.copy_b = x.b.col_stride != 1 || (x.m > 2 * tile_rows && (x.k * x.n > 16384 || crowded<T>(x.b.row_stride)));
-  blocks.copy_a = x.n > 4 * tile_columns<T> || (x.n > tile_columns<T> && crowded<T>(std::max(x.a.row_stride, x.a.col_stride)));
+  // Both are read in place as long as that is no slower. B must be copied when a vector of it is not in one piece, and pays for it when the second
+  // cache does not hold it; A, when the rows of a tile lie on so few lines of the first cache that they push each other out.
+  constexpr Index size = sizeof(T), many = 512 * 1024, period = 4096;
+  blocks.copy_b = x.b.col_stride != 1 || (x.m > 2 * tile_rows && x.k * x.n > many / size);
+  blocks.copy_a = x.n > tile_columns<T> && x.a.col_stride == 1 && x.a.row_stride * size % period == 0;
   blocks.panel = blocks.copy_b ? blocks.k * whole_strips<T>(blocks.n) : 0;
   blocks.tile_rows = tile_rows;
   blocks.tile_columns = tile_columns<T>;
@@ -147,7 +144,7 @@ void add_rows(const Few<double>& x) { HWY_DYNAMIC_DISPATCH(RowsF64)(x); }
 /// Products of up to this many multiplications are over before a look at threads would be.
 constexpr Index small_work = 16 * 16 * 16;
 /// Multiplications that pay for one more thread; for products with few rows, elements of the matrix.
-constexpr Index thread_work = 48 * 48 * 48, thread_elements = 1 << 17;
+constexpr Index thread_work = 650'000, thread_elements = 1 << 18;
 /// Few rows, each long for their number: then dot products are faster than bringing the matrix into the order of the tiles.
 constexpr Index most_few = 16, least_depth = 64;
 constexpr bool dots_pay(Index rows, Index depth) { return rows <= 8 ? depth >= least_depth : rows <= most_few && depth >= 256; }
