@@ -1,9 +1,9 @@
 #include "gradcheck.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -109,7 +109,8 @@ class Check {
     evaluate(once);
     evaluate(again);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / 3;
-    if (again.size() != once.size() || std::memcmp(again.data(), once.data(), once.size() * sizeof(double)) != 0)
+    const auto same_bits = [](double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); };
+    if (!std::equal(again.begin(), again.end(), once.begin(), once.end(), same_bits))
       return refusal("the function is not deterministic: two calls with the same inputs gave different results (dropout in training?)");
     if (std::any_of(once.begin(), once.end(), [](double v) { return !std::isfinite(v); }))
       return refusal("the function itself gives NaN or infinity at these inputs");

@@ -53,8 +53,11 @@ KernelcheckEntry compare(std::string name, const Tensor& single, const Tensor& e
   worst.name = std::move(name), worst.bound = bound, worst.error = -1;
   const std::vector<double> a = single.to_vector<double>(), b = exact.to_vector<double>();
   const std::size_t length = std::max<std::size_t>(exact.dim() ? static_cast<std::size_t>(exact.shape().back()) : 1, 1);
+  double overall = 0;
+  for (double v : b)
+    if (std::isfinite(v)) overall = std::max(overall, std::abs(v));
   for (std::size_t begin = 0; begin < b.size(); begin += length) {
-    double largest = 0;
+    double largest = 0.01 * overall;
     for (std::size_t i = begin; i < begin + length; ++i)
       if (std::isfinite(b[i])) largest = std::max(largest, std::abs(b[i]));
     for (std::size_t i = begin; i < begin + length; ++i) {

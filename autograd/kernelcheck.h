@@ -18,8 +18,9 @@ struct KernelcheckEntry {
   std::string name;  ///< "output 0", "gradient of x"
   Dims index;        ///< of the worst element
   double f32_value = 0, f64_value = 0;
-  double error = 0;  ///< |f32 - f64| in units of f32's epsilon times the largest magnitude in the element's row (along the last dim; 1 for rows below
-                     ///< 1e-5, where terms cancelled)
+  /// |f32 - f64| in units of f32's epsilon times the largest magnitude in the element's row (along the last dim), or a hundredth of that in the whole
+  /// result where it is larger: smaller rows are what is left of terms that cancelled. Below 1e-5 everything did, and the unit is epsilon.
+  double error = 0;
   double bound = 0;
   bool ok = false;
 };
