@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   CLI::App app("Trains a causal single-head attention layer: on recall of pairs (the default), or as a model of the characters of a text.");
   const auto size = CLI::Range(heed::Index{1}, heed::Index{65536});
   app.add_option("--text", options.text, "learn the characters of this file instead of recall")->check(CLI::ExistingFile);
-  app.add_option("--steps", options.steps, "training steps (recall 300, text 1500; 0 only judges what --load brings)")
+  app.add_option("--steps", options.steps, "training steps (recall 300, text 500; 0 only judges what --load brings)")
       ->check(CLI::Range(heed::Index{0}, heed::Index{100000000}));
   app.add_option("--batch", options.batch, "sequences in a step (recall 64, text 32)")->check(size);
   app.add_option("--length", options.length, "positions in a sequence (recall 12, text 64)")->check(CLI::Range(heed::Index{2}, heed::Index{65536}));

@@ -123,7 +123,7 @@ std::string sample(const CharModel& model, const CharText& text, std::size_t len
 }  // namespace
 
 int run_text(const Options& options) {
-  const Index T = options.length.value_or(64), C = options.d_model.value_or(64), B = options.batch.value_or(32), steps = options.steps.value_or(1500);
+  const Index T = options.length.value_or(64), C = options.d_model.value_or(64), B = options.batch.value_or(32), steps = options.steps.value_or(500);
   if (options.d_head && *options.d_head != C) {
     fmt::print(stderr, "--d-head: the text model's head is as wide as the model: leave it out or give --d-model {}\n", *options.d_head);
     return 2;

@@ -7,8 +7,8 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 document=$1 programs=$2
 
 block() { awk -v marker="<!-- $1 -->" '$0 == marker {found = 1; next} found && /^```/ {if (inside) exit; inside = 1; next} inside {print}' "$document"; }
-# Numbers become #, with the spaces that line them up; files are named from the top of the tree.
-masked() { sed -E "s|$top/||g" | sed -E 's/ *-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?/ #/g; s/[.:=+*#%@-]{2,}/ @/g; s/ +/ /g; s/ +$//'; }
+# Numbers become #, with the spaces that line them up; examples are named from the top of the tree.
+masked() { sed -E 's#[^ ]*/(examples/)#\1#g; s/ *-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?/ #/g; s/[.:=+*#%@-]{2,}/ @/g; s/ +/ /g; s/ +$//'; }
 
 quoted=0
 while read -r kind what; do
