@@ -20,8 +20,10 @@ Index checked_numel(const char* op, const Dims& shape, std::size_t element_size)
   bool is_empty = false, overflows = false;
   for (Index size : shape) {
     if (size < 0) raise<ShapeError>("{}: a size is negative: {}", op, shape);
-    if (size == 0) is_empty = true;
-    else overflows |= __builtin_mul_overflow(nonzero, size, &nonzero);
+    if (size == 0)
+      is_empty = true;
+    else
+      overflows |= __builtin_mul_overflow(nonzero, size, &nonzero);
   }
   if (overflows) raise<ShapeError>("{}: more elements than can be addressed: {}", op, shape);
   return is_empty ? 0 : nonzero / static_cast<Index>(element_size);
