@@ -202,7 +202,7 @@ TEST_F(OneDnn, SoftmaxAndItsBackwardAgreeWithFormulas) {
       double largest = -1e30, sum = 0, dot = 0;
       for (Index j = 0; j < columns; ++j) largest = std::max(largest, static_cast<double>(x[i * columns + j]));
       for (Index j = 0; j < columns; ++j) sum += std::exp(static_cast<double>(x[i * columns + j]) - largest);
-      const auto p = [&](Index j) { return std::exp(static_cast<double>(x[i * columns + j]) - largest) / sum; };
+      const auto p = [&, n = columns](Index j) { return std::exp(static_cast<double>(x[i * n + j]) - largest) / sum; };
       for (Index j = 0; j < columns; ++j) dot += p(j) * static_cast<double>(dy[i * columns + j]);
       for (Index j = 0; j < columns; ++j) {
         const Index at = i * columns + j;
