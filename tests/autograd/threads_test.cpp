@@ -95,28 +95,43 @@ std::vector<Tensor> odd_sizes(DType dtype) {
   return all;
 }
 
+/// Sums that more than one thread adds to: the gradients of keys and values in tiled attention, and of rows that ids share.
+std::vector<Tensor> shared_sums(DType dtype) {
+  manual_seed(5);
+  Tensor q = randn({3, 333, 24}, dtype), k = randn({3, 401, 24}, dtype), v = randn({3, 401, 40}, dtype), table = randn({61, 40}, dtype);
+  for (Tensor* t : {&q, &k, &v, &table}) t->requires_grad_();
+  const AttentionOptions options{.mask = Mask::causal(68), .need_weights = false, .kernel = Kernel::tiled};
+  const Tensor mixed = scaled_dot_product_attention(q, k, v, options).output, rows = embedding(randint(0, 61, {3, 333}), table);
+  const Tensor loss = sum(square(mixed - rows));
+  std::vector<Tensor> all = grad({loss}, {q, k, v, table});
+  all.push_back(mixed.detach()), all.push_back(loss.detach());
+  return all;
+}
+
 TEST_F(Threads, the_same_number_of_threads_gives_the_same_bits) {
   for (DType dtype : {f32, f64})
-    for (int n : {1, 4}) {
-      set_num_threads(n);
-      const std::vector<Tensor> first = odd_sizes(dtype), second = odd_sizes(dtype);
-      for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(same(second[i], first[i])) << dtype << ", " << n << " threads, result " << i;
-    }
+    for (auto work : {odd_sizes, shared_sums})
+      for (int n : {1, 2, 4}) {
+        set_num_threads(n);
+        const std::vector<Tensor> first = work(dtype), second = work(dtype);
+        for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(same(second[i], first[i])) << dtype << ", " << n << " threads, result " << i;
+      }
 }
 
 TEST_F(Threads, other_numbers_of_threads_agree_up_to_rounding_and_exactly_when_asked_to) {
   for (DType dtype : {f32, f64})
-    for (bool exactly : {false, true}) {
-      set_deterministic(exactly);
-      set_num_threads(1);
-      const std::vector<Tensor> alone = odd_sizes(dtype);
-      for (int n : {2, 3, 4}) {
-        set_num_threads(n);
-        const std::vector<Tensor> together = odd_sizes(dtype);
-        for (std::size_t i = 0; i < alone.size(); ++i)
-          EXPECT_TRUE(close(together[i], alone[i], exactly ? 0 : 100 * epsilon(dtype))) << dtype << ", " << n << " threads, result " << i;
+    for (auto work : {odd_sizes, shared_sums})
+      for (bool exactly : {false, true}) {
+        set_deterministic(exactly);
+        set_num_threads(1);
+        const std::vector<Tensor> alone = work(dtype);
+        for (int n : {2, 3, 4}) {
+          set_num_threads(n);
+          const std::vector<Tensor> together = work(dtype);
+          for (std::size_t i = 0; i < alone.size(); ++i)
+            EXPECT_TRUE(close(together[i], alone[i], exactly ? 0 : 100 * epsilon(dtype))) << dtype << ", " << n << " threads, result " << i;
+        }
       }
-    }
 }
 
 }  // namespace
