@@ -3,49 +3,28 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
 
-#include "../autograd/grad_mode.h"
-#include "../autograd/ops.h"
 #include "../tensor/raise.h"
+#include "weight_grid.h"
 
 namespace heed::nn {
 namespace {
 
 constexpr std::string_view ramp = ".:-=+*#%@";  // light to dark; a blank is a masked cell
+// Of the 256-color palette, from violet over green to yellow: zero stands out from black and from white terminals, where masked cells are.
+constexpr std::array<int, 9> palette = {54, 60, 24, 30, 36, 71, 113, 148, 226};
+static_assert(ramp.size() == palette.size());
 
 /// A cell, two characters wide.
 std::string cell(double share, Ink ink) {
+  if (std::isnan(share)) return "??";
   const auto level = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(ramp.size() - 1) + 0.5);
-  const char c = std::isnan(share) ? '?' : ramp[level];
-  if (ink == Ink::ascii || std::isnan(share)) return {c, c};
-  // The gray steps of the 256-color palette are 232 (dark) to 255 (light).
-  const int gray = 233 + static_cast<int>(std::lround(std::clamp(share, 0.0, 1.0) * 22));
-  return fmt::format("\x1b[48;5;{}m  \x1b[0m", gray);
-}
-
-std::string label(const std::vector<std::string>& labels, std::size_t i) { return i < labels.size() ? labels[i] : fmt::format("{}", i); }
-
-std::size_t widest(const std::vector<std::string>& labels, std::size_t count) {
-  std::size_t width = 0;
-  for (std::size_t i = 0; i < count; ++i) width = std::max(width, label(labels, i).size());
-  return width;
-}
-
-Tensor one_head(const Tensor& weights, const HeatMapOptions& options) {
-  const auto chosen = [&](const char* what, Index i, Index count) {
-    if (i < 0 || i >= count) detail::raise<IndexError>("heat_map: no {} {} in weights {}", what, i, weights.shape());
-    return i;
-  };
-  if (weights.dim() == 2) return weights;
-  if (weights.dim() < 2 || weights.dim() > 4 || !options.head)
-    detail::raise<ShapeError>("heat_map: wants the weights of one head, (Tq, Tk), or weights with heads and .head to choose one: shape {}",
-                              weights.shape());
-  const NoGrad off;
-  const Tensor heads = weights.dim() == 4 ? select(weights, 0, chosen("batch entry", options.batch, weights.size(0))) : weights;
-  return select(heads, 0, chosen("head", *options.head, heads.size(0)));
+  if (ink == Ink::ascii) return {ramp[level], ramp[level]};
+  return fmt::format("\x1b[48;5;{}m  \x1b[0m", palette[level]);
 }
 
 }  // namespace
@@ -58,57 +37,43 @@ Ink ink_for(std::FILE* stream) {
 }
 
 std::string heat_map(const Tensor& all, const HeatMapOptions& options) {
-  const Tensor weights = one_head(all, options);
-  if (options.allowed.defined() && (options.allowed.shape() != weights.shape() || options.allowed.dtype() != boolean))
-    detail::raise<ShapeError>("heat_map: allowed is {} {}, the weights {}", options.allowed.dtype(), options.allowed.shape(), weights.shape());
-  const auto rows = static_cast<std::size_t>(weights.size(0)), columns = static_cast<std::size_t>(weights.size(1));
-  const std::vector<double> w = weights.to_vector<double>();
-  const std::vector<bool> allowed = options.allowed.defined() ? options.allowed.to_vector<bool>() : std::vector<bool>(w.size(), true);
-  double largest = 0;
-  for (double v : w)
-    if (std::isfinite(v)) largest = std::max(largest, v);
+  const detail::WeightGrid grid = detail::weight_grid("heat_map", all, options.allowed, options.head, options.batch);
+  const auto width = static_cast<std::size_t>(std::max<Index>(options.width, 24));
+  const std::vector<std::string> queries = detail::labels(options.queries, grid.rows, width / 2 - 4),
+                                 keys = detail::labels(options.keys, grid.columns, 24);
+  const std::size_t left = detail::widest(queries) + 2, cells = (width - left) / 2;
+  const std::size_t shared = std::max<std::size_t>((grid.columns + cells - 1) / cells, 1);  // keys in a cell
 
-  const std::size_t left = widest(options.queries, rows) + 2;
-  const std::size_t cells = static_cast<std::size_t>(std::max<Index>(options.width - static_cast<Index>(left), 2)) / 2;
-  const std::size_t shared = std::max<std::size_t>((columns + cells - 1) / cells, 1);  // keys in a cell
   std::string out;
-  if (shared == 1) {
-    const std::size_t height = widest(options.keys, columns);
-    for (std::size_t line = 0; line < height; ++line) {
-      std::string text(left, ' ');
-      for (std::size_t j = 0; j < columns; ++j) {
-        const std::string name = label(options.keys, j);
-        text += line < name.size() ? name[line] : ' ';
-        text += ' ';
-      }
-      text.erase(text.find_last_not_of(' ') + 1);
-      out += text + '\n';
+  for (std::size_t line = 0; shared == 1 && line < detail::widest(keys); ++line) {
+    std::string text(left, ' ');
+    for (const std::string& key : keys) {
+      const std::vector<std::string_view> name = detail::characters(key);
+      text += line < name.size() ? name[line] : " ";
+      text += ' ';
     }
+    text.erase(text.find_last_not_of(' ') + 1);
+    out += text + '\n';
   }
-  for (std::size_t i = 0; i < rows; ++i) {
-    out += fmt::format("{:>{}}  ", label(options.queries, i), left - 2);
+  for (std::size_t i = 0; i < grid.rows; ++i) {
+    out += std::string(left - 2 - detail::characters(queries[i]).size(), ' ') + queries[i] + "  ";
     std::string text;
-    for (std::size_t j = 0; j < columns; j += shared) {
-      double value = 0;
-      bool any = false;
-      for (std::size_t s = j; s < std::min(j + shared, columns); ++s) {
-        if (!allowed[i * columns + s]) continue;
-        value = any ? std::max(value, w[i * columns + s]) : w[i * columns + s];
-        if (std::isnan(w[i * columns + s])) value = w[i * columns + s];
-        any = true;
-      }
-      text += any ? cell(largest > 0 ? value / largest : value, options.ink) : "  ";
+    for (std::size_t j = 0; j < grid.columns; j += shared) {
+      const std::optional<double> weight = grid.cell(i, j, 1, shared);
+      text += weight ? cell(std::isfinite(*weight) ? grid.share(*weight) : NAN, options.ink) : "  ";
     }
     if (options.ink == Ink::ascii) text.erase(text.find_last_not_of(' ') + 1);
     out += text + '\n';
   }
-  out += fmt::format("{:>{}}  0 ", "", left - 2);
+
+  std::string scale = "0 ", note = fmt::format(" {:.3g}", grid.largest);
   for (std::size_t level = 0; level < ramp.size(); ++level)
-    out += cell(static_cast<double>(level) / static_cast<double>(ramp.size() - 1), options.ink);
-  out += fmt::format(" {:.3g}", largest);
-  if (options.allowed.defined()) out += ", blank: masked";
-  if (shared > 1) out += fmt::format(", {} keys to a cell", shared);
-  return out + '\n';
+    scale += cell(static_cast<double>(level) / static_cast<double>(ramp.size() - 1), options.ink);
+  if (options.allowed.defined()) note += ", blank: masked";
+  if (shared > 1) note += fmt::format(", {} keys to a cell", shared);
+  // Below the cells where there is room for it.
+  const std::size_t length = 2 + 2 * ramp.size() + note.size();
+  return out + std::string(std::min(left, width - std::min(width, length)), ' ') + scale + note + '\n';
 }
 
 }  // namespace heed::nn

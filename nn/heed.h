@@ -25,6 +25,7 @@
 #include "nn/positions.h"
 #include "nn/self_attention.h"
 #include "nn/sequential.h"
+#include "nn/svg.h"
 #include "tensor/build_info.h"
 #include "tensor/factory.h"
 #include "tensor/io/npy.h"

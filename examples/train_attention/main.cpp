@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 
+#include "pictures.h"
 #include "recall.h"
 #include "text.h"
 
@@ -30,10 +31,12 @@ int main(int argc, char** argv) {
   app.add_option("--save", options.save, "write the trained parameters to this .safetensors file");
   app.add_option("--load", options.load, "begin with the parameters of this .safetensors file")->check(CLI::ExistingFile);
   app.add_option("--csv", options.csv, "write step, loss, score and speed to this file");
+  app.add_option("--pictures", options.pictures, "draw the loss and the attention into this folder, as SVG")->take_last();
   app.add_flag("--quiet", options.quiet, "print the result only");
   CLI11_PARSE(app, argc, argv);
 
   try {
+    if (!options.pictures.empty()) make_folder(options.pictures);  // what cannot be written is said before training
     if (options.threads > 0) heed::set_num_threads(options.threads);
     heed::manual_seed(options.seed);
     return options.text.empty() ? run_recall(options) : run_text(options);

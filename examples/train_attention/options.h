@@ -12,7 +12,7 @@ struct Options {
   std::optional<heed::Index> steps, batch, length, d_model, d_head;
   std::optional<double> lr;
   heed::Index keys = 16, values = 16;
-  std::string optimizer = "adamw", text, save, load, csv;
+  std::string optimizer = "adamw", text, save, load, csv, pictures;
   std::uint64_t seed = 1;
   int threads = 0;  // 0: as many as there are cores
   bool quiet = false;

@@ -28,6 +28,8 @@ Progress::~Progress() {
 double Progress::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
 void Progress::step(heed::Index step, double loss, double score) {
+  losses_.push_back(loss);
+  scores_.push_back(score);
   loss_ = step == 1 ? loss : 0.95 * loss_ + 0.05 * loss;
   score_ = step == 1 ? score : 0.95 * score_ + 0.05 * score;
   if (csv_.is_open())

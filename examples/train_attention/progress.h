@@ -5,6 +5,7 @@
 #include <chrono>
 #include <fstream>
 #include <string>
+#include <vector>
 
 /// The line that tells how training goes: one that is refreshed on a terminal, plain lines elsewhere, nothing when quiet. Writes every step to a CSV
 /// file when there is one.
@@ -18,6 +19,9 @@ class Progress {
   /// Step counts from 1.
   void step(heed::Index step, double loss, double score);
   double seconds() const;
+  /// Of every step.
+  const std::vector<double>& losses() const { return losses_; }
+  const std::vector<double>& scores() const { return scores_; }
 
  private:
   void print(heed::Index step) const;
@@ -28,5 +32,6 @@ class Progress {
   std::ofstream csv_;
   std::chrono::steady_clock::time_point start_, last_print_;
   double loss_ = 0, score_ = 0;  // smoothed over some 20 steps
+  std::vector<double> losses_, scores_;
   bool open_line_ = false;
 };

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <numeric>
 
+#include "pictures.h"
 #include "progress.h"
 
 using namespace heed;
@@ -54,20 +56,26 @@ bool check_gradients(bool quiet) {
   return report.ok;
 }
 
-std::string picture(const RecallModel& model, const RecallBatch& example) {
+/// What the model attends to in the example: in the terminal, and as a picture where a folder is given.
+std::string show(const RecallModel& model, const RecallBatch& example, const Options& options, const char* when) {
   const NoGrad off;
   const Tensor weights = model(example).weights[0];
   const Index T = weights.size(0);
   const std::vector<Index> keys = example.keys[0].to_vector<Index>(), values = example.values[0].to_vector<Index>();
-  nn::HeatMapOptions options;
+  nn::HeatMapOptions map;
   for (Index i = 0; i < T; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    options.queries.push_back(i + 1 < T ? fmt::format("key {} value {}", keys[at], values[at]) : fmt::format("key {}?", keys[at]));
-    options.keys.push_back(fmt::format("{}", keys[at]));
+    map.queries.push_back(i + 1 < T ? fmt::format("key {} value {}", keys[at], values[at]) : fmt::format("key {}?", keys[at]));
+    map.keys.push_back(fmt::format("{}", keys[at]));
   }
-  options.allowed = tril(ones({T, T})).to(boolean);
-  options.ink = nn::ink_for(stdout);
-  return nn::heat_map(weights, options);
+  map.allowed = tril(ones({T, T})).to(boolean);
+  map.ink = nn::ink_for(stdout);
+  if (!options.pictures.empty())
+    write_picture(
+        options.pictures, fmt::format("attention_{}.svg", when),
+        nn::svg_heat_map(weights,
+                         {.title = fmt::format("Attention {} training", when), .queries = map.queries, .keys = map.queries, .allowed = map.allowed}));
+  return nn::heat_map(weights, map);
 }
 
 }  // namespace
@@ -94,7 +102,8 @@ int run_recall(const Options& options) {
     fmt::print("  {} parameters\n\n", nn::num_parameters(model));
   }
   const bool gradients_right = check_gradients(options.quiet);
-  if (!options.quiet) fmt::print("Attention before training: rows attend to columns, labels are keys\n{}\n", picture(model, example));
+  const std::string before = show(model, example, options, "before");
+  if (!options.quiet) fmt::print("Attention before training: rows attend to columns, labels are keys\n{}\n", before);
 
   {
     Optimizer optimizer = make_optimizer(options.optimizer, named, options.lr.value_or(options.optimizer == "sgd" ? 0.5 : 1e-2));
@@ -105,6 +114,10 @@ int run_recall(const Options& options) {
       train_step(optimizer, params, loss);
       progress.step(step, loss.item<double>(), accuracy(logits, batch.answers));
     }
+    if (!options.pictures.empty())
+      write_picture(options.pictures, "loss.svg",
+                    draw_curve("Loss of recall", "cross entropy, nats", {"training batches", progress.losses()},
+                               {{fmt::format("guessing one of {} values", options.values), std::log(static_cast<double>(options.values))}}));
   }
   if (!options.save.empty()) nn::save(model, options.save);
 
@@ -112,9 +125,11 @@ int run_recall(const Options& options) {
   const RecallBatch unseen = make_recall_batch(2000, T, options.keys, options.values, random);
   const double reached = accuracy(model(unseen).logits, unseen.answers);
   const bool learned = reached >= 0.99;
+  const std::string after = show(model, example, options, "after");
   if (!options.quiet) {
     fmt::print("\nAttention after training: the last row asks for key {}, which stands at position {}\n{}\n", example.keys[0][-1].item<Index>(),
-               example.asked_of_first, picture(model, example));
+               example.asked_of_first, after);
+    if (!options.pictures.empty()) fmt::print("Pictures: loss.svg, attention_before.svg and attention_after.svg in {}\n", options.pictures);
     fmt::print("Gradients: {}\n", gradients_right ? "right" : "WRONG");
   }
   fmt::print("Accuracy on 2000 sequences never seen: {:.2f} % ({})\n", 100 * reached, learned ? "at least 99 %: learned" : "below 99 %: NOT learned");

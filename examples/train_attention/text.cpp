@@ -10,6 +10,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "pictures.h"
 #include "progress.h"
 
 using namespace heed;
@@ -53,9 +54,14 @@ CharModel::CharModel(Index alphabet, Index context, Index d_model)
       read_out(4 * d_model, alphabet),
       context_(context) {}
 
+Tensor CharModel::embedded(const Tensor& ids) const {
+  return token_embedding(ids) + position_embedding(arange(0, static_cast<double>(ids.size(-1)), 1, i64));
+}
+
+Tensor CharModel::weights(const Tensor& ids) const { return attention(norm(embedded(ids)), Mask::causal()).weights; }
+
 Tensor CharModel::operator()(const Tensor& ids) const {
-  const Index T = ids.size(-1);
-  const Tensor x = token_embedding(ids) + position_embedding(arange(0, static_cast<double>(T), 1, i64));
+  const Tensor x = embedded(ids);
   const Tensor attended = attention(norm(x), {.mask = Mask::causal(), .need_weights = false}).output;
   return read_out(gelu(hidden(cat({x, attended}, -1))));
 }
@@ -120,6 +126,17 @@ std::string sample(const CharModel& model, const CharText& text, std::size_t len
   return out;
 }
 
+/// What the beginning of the held-out part attends to.
+std::string attention_picture(const CharModel& model, const CharText& text) {
+  const NoGrad off;
+  const Index T = std::min<Index>(model.context(), 40);
+  std::vector<std::string> characters;
+  for (Index i = 0; i < T; ++i) characters.emplace_back(1, text.alphabet[static_cast<std::size_t>(text.held_out[static_cast<std::size_t>(i)])]);
+  return nn::svg_heat_map(
+      model.weights(windows(text.held_out, {0}, T).ids)[0],
+      {.title = "Attention after training, on held-out text", .queries = characters, .keys = characters, .allowed = tril(ones({T, T})).to(boolean)});
+}
+
 }  // namespace
 
 int run_text(const Options& options) {
@@ -156,12 +173,20 @@ int run_text(const Options& options) {
       progress.step(step, loss.item<double>(), loss.item<double>() / std::log(2.0));
     }
     seconds = progress.seconds();
+    if (!options.pictures.empty())
+      write_picture(options.pictures, "loss.svg",
+                    draw_curve("Loss on characters", "bits per character", {"attention, training batches", progress.scores()},
+                               {{"pairs of characters, held out", bigram}, {"single characters, held out", unigram}}));
   }
   if (!options.save.empty()) nn::save(model, options.save);
 
   const double bits = held_out_bits(model, text.held_out);
   fmt::print("\nBits per character on the held-out tenth: attention {:.3f}, bigram {:.3f}, unigram {:.3f} ({:.0f} s of training)\n", bits, bigram,
              unigram, seconds);
+  if (!options.pictures.empty()) {
+    write_picture(options.pictures, "attention_after.svg", attention_picture(model, text));
+    if (!options.quiet) fmt::print("\nPictures: loss.svg and attention_after.svg in {}\n", options.pictures);
+  }
   if (!options.quiet) fmt::print("\nA sample:\n{}\n", sample(model, text, 300, random));
   return 0;
 }

@@ -24,6 +24,8 @@ class CharModel {
 
   /// ids (B, T), T <= context -> logits (B, T, alphabet)
   heed::Tensor operator()(const heed::Tensor& ids) const;
+  /// ids (B, T) -> what each position attends to, (B, T, T)
+  heed::Tensor weights(const heed::Tensor& ids) const;
 
   void visit(heed::nn::Visitor& v) {
     v("token_embedding", token_embedding), v("position_embedding", position_embedding);
@@ -37,6 +39,7 @@ class CharModel {
   heed::nn::Linear hidden, read_out;
 
  private:
+  heed::Tensor embedded(const heed::Tensor& ids) const;
   heed::Index context_;
 };
 
