@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what heed needs to build, where it is missing. With --dev also what CI uses: clang, its sanitizers, clang-format, ccache.
+# Installs what heed needs to build, where it is missing. With --dev also what CI uses: clang, its sanitizers, clang-format, ccache, NumPy.
 # Does nothing when all is there. Exit status 1 where something is missing and cannot be installed.
 # shellcheck disable=SC2046,SC2086 # lists of names are split into words on purpose
 set -euo pipefail
 
 usage() {
-  echo "usage: ./setup.sh [--dev]    install the packages that heed needs; --dev: also clang, clang-format and ccache, as CI uses them"
+  echo "usage: ./setup.sh [--dev]    install the packages that heed needs; --dev: also clang, clang-format, ccache and NumPy, as CI uses them"
 }
 
 dev=
@@ -38,6 +38,7 @@ sanitizers    libclang-rt-dev     compiler-rt             compiler-rt    llvm
 libomp        libomp-dev          libomp-devel            openmp         libomp
 clang-format  clang-format        clang-tools-extra       clang          clang-format
 ccache        ccache              ccache                  ccache         ccache
+NumPy         python3-numpy       python3-numpy           python-numpy   numpy
 END
 }
 
@@ -79,6 +80,8 @@ missing() {
     fi
     command -v clang-format >/dev/null || echo clang-format
     command -v ccache >/dev/null || echo ccache
+    # Packages bring it for the system's Python, which need not be the first on the path.
+    python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null || echo NumPy
   fi
 }
 

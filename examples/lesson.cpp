@@ -24,6 +24,7 @@ class NumpyPrinter {
     exponents_ = most >= 1e8 || (most > 0 && (least < 1e-4 || most / least > 1000));
     for (double v : values_) {
       const std::string text = digits(v, 8);
+      exponent_ = std::max(exponent_, text.size() - std::min(text.find('e'), text.size()));
       const std::size_t point = text.find('.'), end = text.find_last_not_of('0', text.find('e') - 1);
       decimals_ = std::max(decimals_, static_cast<int>(end - point));
       left_ = std::max(left_, point);
@@ -43,7 +44,9 @@ class NumpyPrinter {
   }
   std::string number(double v) const {
     std::string text = digits(v, decimals_);
-    if (!exponents_) {  // zeros at the end are blank
+    if (exponents_) {  // all as long as the longest
+      text.insert(text.find('e') + 2, exponent_ - (text.size() - text.find('e')), '0');
+    } else {  // zeros at the end are blank
       const std::size_t end = text.find_last_not_of('0') + 1;
       text.replace(end, std::string::npos, text.size() - end, ' ');
     }
@@ -71,7 +74,7 @@ class NumpyPrinter {
   std::vector<double> values_;
   bool exponents_ = false;
   int decimals_ = 0;
-  std::size_t left_ = 0;
+  std::size_t left_ = 0, exponent_ = 0;
 };
 std::string numpy(const Tensor& t) { return NumpyPrinter(t).print(); }
 

@@ -14,7 +14,6 @@ namespace {
 
 using detail::characters, detail::widest;
 
-constexpr double glyph = 6.7;            // width of a character of the labels, at most
 constexpr std::size_t most_cells = 128;  // of a heat map's side
 constexpr std::size_t colors = 6;
 
@@ -33,6 +32,9 @@ constexpr const char* style =
     "232c37}.axis{stroke:#6b7887}\n"
     ".c0{stroke:#60a5fa}.c1{stroke:#fbbf24}.c2{stroke:#34d399}.c3{stroke:#f472b6}.c4{stroke:#a78bfa}.c5{stroke:#94a3b8}\n"
     "}\n</style>\n";
+
+/// Pixels that so many characters of a label take, at most.
+double wide_as(std::size_t count) { return std::ceil(6.7 * static_cast<double>(count)); }
 
 /// Text as XML: at the ends of a label a space is drawn, since it would be lost.
 std::string xml(const std::string& label, bool ends = false) {
@@ -182,7 +184,7 @@ std::string svg_curves(const std::vector<SvgCurve>& curves, const SvgCurvesOptio
     if (curves[i].name.empty()) continue;
     picture.line(kind.c_str(), next, top - 18, next + 20, top - 18);
     picture.label(next + 26, top - 14, "start", curves[i].name);
-    next += 26 + glyph * static_cast<double>(characters(curves[i].name).size()) + 22;
+    next += 26 + wide_as(characters(curves[i].name).size()) + 22;
   }
   return std::move(picture).finish();
 }
@@ -194,13 +196,12 @@ std::string svg_heat_map(const Tensor& all, const SvgHeatMapOptions& options) {
   const std::size_t rows = (grid.rows + high - 1) / high, columns = (grid.columns + wide - 1) / wide;
   const std::vector<std::string> queries = detail::labels(options.queries, grid.rows, 32), keys = detail::labels(options.keys, grid.columns, 32);
   const double cell = std::clamp(std::floor(560 / static_cast<double>(std::max<std::size_t>({rows, columns, 1}))), 5.0, 30.0);
-  const bool upright = glyph * static_cast<double>(widest(keys)) <= cell;
-  const double left = 40 + glyph * static_cast<double>(widest(queries));
-  const double top = (options.title.empty() ? 34 : 58) + (upright ? 16 : 8 + glyph * static_cast<double>(widest(keys)));
+  const bool upright = wide_as(widest(keys)) <= cell;
+  const double left = 40 + wide_as(widest(queries));
+  const double top = (options.title.empty() ? 34 : 58) + (upright ? 16 : 8 + wide_as(widest(keys)));
   const double right = left + cell * static_cast<double>(columns), bottom = top + cell * static_cast<double>(rows);
   const std::string note = high > 1 || wide > 1 ? fmt::format("a cell shows the largest of {} x {}", high, wide) : "";
-  const double width =
-      std::max({right + 92, 32 + 8.5 * static_cast<double>(characters(options.title).size()), left + glyph * static_cast<double>(note.size())});
+  const double width = std::max({right + 92, 32 + 9 * static_cast<double>(characters(options.title).size()), left + wide_as(note.size())});
 
   Picture picture(width, std::max(bottom, top + 110) + (note.empty() ? 16 : 34), options.title);
   picture.put(

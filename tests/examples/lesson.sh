@@ -3,7 +3,9 @@
 set -euo pipefail
 program=$1
 examples=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../examples" && pwd)
-python3 -c 'import numpy' 2>/dev/null || { echo "no NumPy" && exit 77; }
+python=python3
+"$python" -c 'import numpy' 2>/dev/null || python=/usr/bin/python3 # where packages bring it
+"$python" -c 'import numpy' 2>/dev/null || { echo "no NumPy" && exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -17,10 +19,10 @@ expect() { # expect STATUS TEXT: what the program says of this folder's arrays
   failures=$((failures + 1))
 }
 again() { # again CODE: the README's side once more, then this
-  { cat "$examples/lesson.py" && echo "$1"; } | python3 -
+  { cat "$examples/lesson.py" && echo "$1"; } | "$python" -
 }
 
-python3 "$examples/lesson.py"
+"$python" "$examples/lesson.py"
 expect 0 'output.npy, without mask: largest difference'
 grep -q '^weights.npy: largest difference' out || { echo "no word about weights.npy" && failures=1; }
 
@@ -79,6 +81,6 @@ print("Sum of first row:", np.sum(saved[0]))
 print("\nLook-ahead mask:\n", mask)
 print("\nMasked attention weights (first 3x3):\n", softmax(np.where(mask == 0, -np.inf, scores))[:3, :3])
 END
-python3 there.py >there
+"$python" there.py >there
 diff there <(sed '/^Saved to/d' here | sed '$d') || { echo "NumPy prints other lines" && failures=$((failures + 1)); }
 [ "$failures" = 0 ]

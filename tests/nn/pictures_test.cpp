@@ -37,12 +37,12 @@ TEST(SvgHeatMap, TellsMaskedFromZeroAndWrongFromBoth) {
   EXPECT_FALSE(contains(open, "url(#masked)"));
   EXPECT_FALSE(contains(open, ">masked<"));
   EXPECT_TRUE(contains(masked, ">masked<"));
-  const auto zeros = [](const std::string& svg) {
+  const auto covered = [](const std::string& svg) {
     const std::size_t at = svg.find("class=\"zero\" d=\"");
     return std::count(svg.begin() + static_cast<std::ptrdiff_t>(at), svg.begin() + static_cast<std::ptrdiff_t>(svg.find("\"/>", at)), 'M');
   };
-  EXPECT_EQ(zeros(open), 16) << "all cells are allowed";
-  EXPECT_EQ(zeros(masked), 10) << "six are masked";
+  EXPECT_EQ(covered(open), 16) << "all cells are allowed";
+  EXPECT_EQ(covered(masked), 10) << "six are masked";
   EXPECT_TRUE(contains(nn::svg_heat_map(tensor({{NAN, 0}})), "class=\"nan\""));
   EXPECT_FALSE(contains(nn::svg_heat_map(tensor({{NAN, .5}}), {.allowed = tensor({{0, 1}}, boolean)}), "class=\"nan\"")) << "NaN behind the mask";
   EXPECT_TRUE(contains(nn::svg_heat_map(zeros({2, 0})), "</svg>"));
