@@ -54,4 +54,22 @@ void backward(benchmark::State& state) {
 }
 BENCHMARK(backward)->Name("add 4x4/forward+backward");
 
+/// Whether a node costs the same in graphs of any size: the fit printed behind is of time over nodes.
+void deep_graph(benchmark::State& state) {
+  Tensor x = randn({4, 4});
+  const Tensor c = randn({4, 4}), up = randn({4, 4});
+  x.requires_grad_();
+  for (auto _ : state) {
+    x.zero_grad();
+    Tensor y = x;
+    for (std::int64_t i = 0; i < state.range(0); ++i) y = y + c;
+    y.backward(up);
+    benchmark::DoNotOptimize(x.grad());
+  }
+  state.SetComplexityN(state.range(0));
+  state.counters["s/node"] =
+      benchmark::Counter(static_cast<double>(state.iterations() * state.range(0)), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(deep_graph)->Name("graph/nodes")->RangeMultiplier(10)->Range(100, 1'000'000)->Unit(benchmark::kMillisecond)->Complexity(benchmark::oN);
+
 }  // namespace
