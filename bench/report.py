@@ -93,7 +93,9 @@ class Session:
         self.peer_about = self.peer.ask("about")
 
     def ceilings(self, threads):
-        return self.prober.ask("ceilings", threads, 0.1 if self.options.quick else 0.3)
+        """The best of three, a second's fraction each: another program that wants the machine for a moment is no other machine."""
+        probes = [self.prober.ask("ceilings", threads, 0.03 if self.options.quick else 0.1) for _ in range(3)]
+        return {key: max(p[key] for p in probes) for key in probes[0]}
 
     def fma(self, threads):
         return self.prober.ask("fma", threads, 0.03)["fma_f32"]

@@ -154,7 +154,7 @@ double rate_in_cache(int threads, double seconds, F round) {
 }
 
 double copy_rate(int threads, double seconds) {
-  const std::size_t count = (std::size_t{256} << 20) / sizeof(float) / static_cast<std::size_t>(threads);
+  const std::size_t count = (std::size_t{64} << 20) / sizeof(float) / static_cast<std::size_t>(threads);
   return rate(threads, seconds, [&] {
     return [from = std::make_shared<Buffer<float>>(count), to = std::make_shared<Buffer<float>>(count), at = std::size_t{0}, count]() mutable {
       const std::size_t part = count / 32;  // short rounds, of ever other memory
