@@ -37,7 +37,7 @@ HWY_INLINE hn::TFromD<D> multiply_add(D d, int steps, V... sums) {
 /// Twelve sums: enough to hide the latency of two units, and they fit into 16 registers beside two constants.
 template <class T>
 double fma_round(T* values) {
-  constexpr int steps = 20000;
+  constexpr int steps = 500'000;
   const hn::ScalableTag<T> d;
   const auto run = [&]<std::size_t... I>(std::index_sequence<I...>) HWY_ATTR { return multiply_add(d, steps, hn::Set(d, values[I])...); };
   values[0] = run(std::make_index_sequence<12>());
@@ -71,7 +71,7 @@ constexpr std::size_t exp_count = 2048;
 
 template <class T>
 double exp_round(T* values) {
-  constexpr int repeats = 40;
+  constexpr int repeats = 8'000;
   constexpr std::size_t degree = sizeof(T) == 4 ? 5 : 11;
   const hn::ScalableTag<T> d;
   T* const out = values + exp_count;
@@ -118,7 +118,8 @@ class Buffer {
   T* data_;
 };
 
-/// What all threads together do a second, in the median of their rounds. `make` gives each thread its own function, which returns what a call did.
+/// What all threads together do a second, in the median of their rounds, which take milliseconds: long enough to notice who else is at work. `make`
+/// gives each thread its own function, which returns what a call did.
 template <class Make>
 double rate(int threads, double seconds, const Make& make) {
   using Clock = std::chrono::steady_clock;
@@ -157,9 +158,9 @@ double copy_rate(int threads, double seconds) {
   const std::size_t count = (std::size_t{64} << 20) / sizeof(float) / static_cast<std::size_t>(threads);
   return rate(threads, seconds, [&] {
     return [from = std::make_shared<Buffer<float>>(count), to = std::make_shared<Buffer<float>>(count), at = std::size_t{0}, count]() mutable {
-      const std::size_t part = count / 32;  // short rounds, of ever other memory
+      const std::size_t part = count / 4;  // of ever other memory
       std::memcpy(to->data() + at, from->data() + at, part * sizeof(float));
-      at = (at + part) % (part * 32);
+      at = (at + part) % (part * 4);
       return 2.0 * static_cast<double>(part * sizeof(float));
     };
   });
@@ -167,13 +168,16 @@ double copy_rate(int threads, double seconds) {
 
 }  // namespace
 
-double measure_fma(int threads, double seconds) { return rate_in_cache<float>(threads, seconds, HWY_DYNAMIC_DISPATCH(FmaF32)); }
+// Each call asks for the target anew: the first finds it, which takes a while.
+double measure_fma(int threads, double seconds) {
+  return rate_in_cache<float>(threads, seconds, [](float* x) { return HWY_DYNAMIC_DISPATCH(FmaF32)(x); });
+}
 
 Ceilings measure_ceilings(int threads, double seconds) {
   return {.fma_f32 = measure_fma(threads, seconds),
-          .fma_f64 = rate_in_cache<double>(threads, seconds, HWY_DYNAMIC_DISPATCH(FmaF64)),
-          .exp_f32 = rate_in_cache<float>(threads, seconds, HWY_DYNAMIC_DISPATCH(ExpF32)),
-          .exp_f64 = rate_in_cache<double>(threads, seconds, HWY_DYNAMIC_DISPATCH(ExpF64)),
+          .fma_f64 = rate_in_cache<double>(threads, seconds, [](double* x) { return HWY_DYNAMIC_DISPATCH(FmaF64)(x); }),
+          .exp_f32 = rate_in_cache<float>(threads, seconds, [](float* x) { return HWY_DYNAMIC_DISPATCH(ExpF32)(x); }),
+          .exp_f64 = rate_in_cache<double>(threads, seconds, [](double* x) { return HWY_DYNAMIC_DISPATCH(ExpF64)(x); }),
           .copy = copy_rate(threads, seconds)};
 }
 
