@@ -54,7 +54,7 @@ std::string quoted(const std::string& text) {
   std::string out;
   for (char c : text) {
     if (c == '"' || c == '\\') out += '\\';
-    out += c;
+    out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
   }
   return out;
 }
@@ -66,27 +66,33 @@ std::string bytes_text(std::size_t bytes) {
 
 }  // namespace
 
-std::string to_dot(const Tensor& t) {
+std::string to_dot(const Tensor& t, const NamedTensors& names) {
   std::string out = "digraph heed {\n  rankdir=LR;\n  node [fontname=\"sans-serif\", fontsize=10];\n";
   std::unordered_map<const Node*, std::size_t> number;
+  std::unordered_map<const Node*, std::string> given;
+  for (const auto& [name, named] : names)
+    if (const Node* leaf = detail::node_of(named); leaf && leaf->is_leaf) given.try_emplace(leaf, name);
   SavedStorages saved;
+  std::size_t leaves = 0, all_bytes = 0;
   for (const Node* node : detail::nodes_behind({t})) {
     const std::size_t n = number.emplace(node, number.size()).first->second;
     std::string label = node->name;
     for (std::size_t i = 0; i < node->outputs.size(); ++i) {
-      const std::string name = node->extras ? node->extras->names[i] : std::string();
+      std::string name = node->extras ? node->extras->names[i] : std::string();
+      if (const auto found = given.find(node); found != given.end()) name = found->second;
       if (node->is_leaf && !name.empty())
         label = quoted(name);
       else if (!name.empty())
         label += " " + quoted(name);
       label += fmt::format("\\n{} {}", node->outputs[i].dtype, node->outputs[i].shape);
     }
-    if (const std::size_t bytes = saved.add(*node)) label += fmt::format("\\nsaves {}", bytes_text(bytes));
+    if (const std::size_t bytes = saved.add(*node)) label += fmt::format("\\nsaves {}", bytes_text(bytes)), all_bytes += bytes;
+    leaves += node->is_leaf;
     out += fmt::format("  n{} [label=\"{}\", shape={}];\n", n, label, node->is_leaf ? "ellipse" : "box");
     for (const Edge& e : node->edges)
       if (e.node) out += fmt::format("  n{} -> n{};\n", number.at(e.node.get()), n);
   }
-  return out + "}\n";
+  return out + fmt::format("  label=\"{} ops, {} leaves, saves {}\";\n}}\n", number.size() - leaves, leaves, bytes_text(all_bytes));
 }
 
 std::size_t saved_bytes(const Tensor& t) {

@@ -22,6 +22,7 @@
 #include "nn/linear.h"
 #include "nn/module.h"
 #include "nn/multi_head_attention.h"
+#include "nn/name_map.h"
 #include "nn/optim.h"
 #include "nn/positions.h"
 #include "nn/self_attention.h"

@@ -123,29 +123,44 @@ std::vector<std::string> missing_grads(const nn::Visitor& v) {
 
 std::string summary(const nn::Visitor& v) {
   struct Row {
-    std::string path, shape, note;
-    const Tensor& tensor;
+    std::string path, shape, dtype, note;
+    Index parameters = 0, bytes = 0;
   };
   std::vector<Row> rows;
+  Row total{.path = "total", .shape = {}, .dtype = {}, .note = {}};
+  std::unordered_map<std::string, std::size_t> modules;  // rows of those that have modules of their own
   std::unordered_map<const TensorImpl*, std::string> first_names;
-  std::size_t path_width = 5, shape_width = 5;  // "total", "shape"
   for (const nn::Visitor::Entry& e : v.tensors()) {
-    const auto [first, is_new] = first_names.try_emplace(e.tensor->ref().get(), e.path);
-    std::string note;
+    const Tensor& t = *e.tensor;
+    const auto [first, is_new] = first_names.try_emplace(t.ref().get(), e.path);
+    Row row{e.path, fmt::format("{}", t.shape()), name(t.dtype()), {}, t.numel(), t.numel() * static_cast<Index>(size_of(t.dtype()))};
     if (!is_new)
-      note = "  tied to " + first->second;
+      row.note = "  tied to " + first->second;
     else if (e.is_buffer)
-      note = "  buffer";
-    else if (!e.tensor->requires_grad())
-      note = "  frozen";
-    rows.push_back({e.path, fmt::format("{}", e.tensor->shape()), note, *e.tensor});
-    path_width = std::max(path_width, e.path.size());
-    shape_width = std::max(shape_width, rows.back().shape.size());
+      row.note = "  buffer";
+    else if (!t.requires_grad())
+      row.note = "  frozen";
+    const auto count = [&](Row& sum) {
+      if (!is_new) return;
+      sum.bytes += row.bytes;
+      if (!e.is_buffer) sum.parameters += row.parameters;
+    };
+    const std::size_t own = std::min(e.path.rfind('.'), e.path.size());
+    for (std::size_t dot = e.path.find('.'); dot < own; dot = e.path.find('.', dot + 1)) {
+      const auto [module, is_first] = modules.try_emplace(e.path.substr(0, dot), rows.size());
+      if (is_first) rows.push_back({module->first, {}, {}, {}});
+      count(rows[module->second]);
+    }
+    count(total);
+    rows.push_back(std::move(row));
   }
-  std::string out;
+  rows.push_back(total);
+  std::size_t path_width = 4, shape_width = 5;  // "path", "shape"
+  for (const Row& r : rows) path_width = std::max(path_width, r.path.size()), shape_width = std::max(shape_width, r.shape.size());
+  std::string out = fmt::format("{:<{}}  {:<{}}  {:<5}  {:>12}  {:>14}\n", "path", path_width, "shape", shape_width, "dtype", "parameters", "bytes");
   for (const Row& r : rows)
-    out += fmt::format("{:<{}}  {:<{}}  {}  {:>12}{}\n", r.path, path_width, r.shape, shape_width, name(r.tensor.dtype()), r.tensor.numel(), r.note);
-  return out + fmt::format("{:<{}}  {:<{}}       {:>12}\n", "total", path_width, "", shape_width, num_parameters(v));
+    out += fmt::format("{:<{}}  {:<{}}  {:<5}  {:>12}  {:>14}{}\n", r.path, path_width, r.shape, shape_width, r.dtype, r.parameters, r.bytes, r.note);
+  return out;
 }
 
 }  // namespace detail

@@ -222,7 +222,8 @@ LoadReport load(M& m, const std::filesystem::path& path, bool strict = true) {
   return detail::load_module(Visitor::over(m), path, strict);
 }
 
-/// A table for people: path, shape, dtype and element count of every tensor, and the total as in `num_parameters`.
+/// A table for people: path, shape, dtype, element count and bytes of every tensor; before the tensors of a module that has modules of its own,
+/// their sums, and at the end the total. Tied tensors count once; the sums count buffers in bytes, not as parameters.
 template <Module M>
 std::string summary(const M& m) {
   return detail::summary(Visitor::over(m));

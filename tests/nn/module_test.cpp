@@ -253,14 +253,40 @@ TEST(To, KeepsHooks) {
 TEST(Summary, ListsShapesAndTotal) {
   Tied m;
   EXPECT_EQ(nn::summary(m),
-            "wte.weight   (5, 3)  f32            15\n"
-            "head.weight  (5, 3)  f32            15  tied to wte.weight\n"
-            "total                               15\n");
+            "path         shape   dtype    parameters           bytes\n"
+            "wte.weight   (5, 3)  f32              15              60\n"
+            "head.weight  (5, 3)  f32              15              60  tied to wte.weight\n"
+            "total                                 15              60\n");
   Everything e;
   e.scale.requires_grad_(false);
   const std::string text = nn::summary(e);
-  EXPECT_NE(text.find("scale           (2,)   f32             2  frozen\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("table           (3,)   i64             3  buffer\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("scale           (2,)   f32               2               8  frozen\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("table           (3,)   i64               3              24  buffer\n"), std::string::npos) << text;
+}
+
+TEST(Summary, AddsUpModulesOfModules) {
+  struct Block {
+    test::MultiHeadSelfAttention attn{4, 2};
+    Tensor mask = ones({3}, i64);
+    void visit(nn::Visitor& v) { v("attn", attn), v.buffer("mask", mask); }
+  };
+  struct Model {
+    Block block;
+    nn::LayerNorm norm{4};
+    void visit(nn::Visitor& v) { v("block", block), v("norm", norm); }
+  } m;
+  EXPECT_EQ(nn::summary(m),
+            "path                    shape    dtype    parameters           bytes\n"
+            "block                                             80             344\n"
+            "block.attn                                        80             320\n"
+            "block.attn.qkv.weight   (12, 4)  f32              48             192\n"
+            "block.attn.qkv.bias     (12,)    f32              12              48\n"
+            "block.attn.proj.weight  (4, 4)   f32              16              64\n"
+            "block.attn.proj.bias    (4,)     f32               4              16\n"
+            "block.mask              (3,)     i64               3              24  buffer\n"
+            "norm.weight             (4,)     f32               4              16\n"
+            "norm.bias               (4,)     f32               4              16\n"
+            "total                                             88             376\n");
 }
 
 }  // namespace
