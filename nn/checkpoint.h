@@ -15,11 +15,11 @@ namespace heed::nn {
 /// One safetensors file: the model's tensors under their own names, so that other programs find them; the optimizer's under "optimizer.NAME.exp_avg"
 /// and so on; numbers and strings in the metadata, those of this class under "heed.".
 struct Checkpoint {
-  std::map<std::string, Tensor> model;         ///< as `state_dict(model)`
-  std::map<std::string, Tensor> optimizer;     ///< as `Optimizer::state_dict()`
-  Index step = 0;                              ///< steps made
-  RngState random;                             ///< of the process
-  std::map<std::string, std::string> strings;  ///< the caller's: configuration, tokenizer
+  std::map<std::string, Tensor> model = {};         ///< as `state_dict(model)`
+  std::map<std::string, Tensor> optimizer = {};     ///< as `Optimizer::state_dict()`
+  Index step = 0;                                   ///< steps made
+  RngState random = {};                             ///< of the process
+  std::map<std::string, std::string> strings = {};  ///< the caller's: configuration, tokenizer
 };
 
 /// The file appears complete or not at all: at every moment, also when the process is killed, the path names the old checkpoint or the new one,

@@ -1,6 +1,7 @@
 #include "module.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -128,14 +129,21 @@ std::string summary(const nn::Visitor& v) {
   };
   std::vector<Row> rows;
   Row total{.path = "total", .shape = {}, .dtype = {}, .note = {}};
-  std::unordered_map<std::string, std::size_t> modules;  // rows of those that have modules of their own
+  std::unordered_map<std::string, std::optional<std::size_t>> modules;  // those that have modules of their own, and their rows
+  const auto for_modules_around = [](const std::string& path, std::size_t end, auto f) {
+    for (std::size_t dot = path.find('.'); dot < end; dot = path.find('.', dot + 1)) f(path.substr(0, dot));
+  };
+  for (const nn::Visitor::Entry& e : v.tensors())
+    if (const std::size_t own = e.path.rfind('.'); own != std::string::npos)
+      for_modules_around(e.path, own, [&](std::string module) { modules.try_emplace(std::move(module)); });
   std::unordered_map<const TensorImpl*, std::string> first_names;
   for (const nn::Visitor::Entry& e : v.tensors()) {
     const Tensor& t = *e.tensor;
-    const auto [first, is_new] = first_names.try_emplace(t.ref().get(), e.path);
+    const auto first = first_names.try_emplace(t.ref().get(), e.path);
+    const bool is_new = first.second;
     Row row{e.path, fmt::format("{}", t.shape()), name(t.dtype()), {}, t.numel(), t.numel() * static_cast<Index>(size_of(t.dtype()))};
     if (!is_new)
-      row.note = "  tied to " + first->second;
+      row.note = "  tied to " + first.first->second;
     else if (e.is_buffer)
       row.note = "  buffer";
     else if (!t.requires_grad())
@@ -145,12 +153,12 @@ std::string summary(const nn::Visitor& v) {
       sum.bytes += row.bytes;
       if (!e.is_buffer) sum.parameters += row.parameters;
     };
-    const std::size_t own = std::min(e.path.rfind('.'), e.path.size());
-    for (std::size_t dot = e.path.find('.'); dot < own; dot = e.path.find('.', dot + 1)) {
-      const auto [module, is_first] = modules.try_emplace(e.path.substr(0, dot), rows.size());
-      if (is_first) rows.push_back({module->first, {}, {}, {}});
-      count(rows[module->second]);
-    }
+    for_modules_around(e.path, e.path.size(), [&](const std::string& path) {
+      const auto module = modules.find(path);
+      if (module == modules.end()) return;
+      if (!module->second) module->second = rows.size(), rows.push_back({path, {}, {}, {}});
+      count(rows[*module->second]);
+    });
     count(total);
     rows.push_back(std::move(row));
   }

@@ -21,11 +21,6 @@ Index checked_train_size(std::size_t tokens, double held_out) {
   return static_cast<Index>(tokens) - static_cast<Index>(std::floor(static_cast<double>(tokens) * held_out));
 }
 
-std::vector<Index> joined(std::vector<Index> a, const std::vector<Index>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 /// Targets that a window of the held-out part adds to those of the one before.
 Index fresh(Index T) { return std::max<Index>(T / 2, 1); }
 
@@ -35,14 +30,20 @@ void check_sizes(Index B, Index T) {
 
 }  // namespace
 
+TokenDataset::TokenDataset(std::vector<Index> tokens, Index train_size, std::uint64_t seed)
+    : tokens_(std::move(tokens)), train_size_(train_size), seed_(seed) {
+  if (train_size_ == 0) raise<Error>("TokenDataset: no tokens to learn from");
+}
+
 TokenDataset::TokenDataset(std::vector<Index> tokens, const TokenDatasetOptions& options)
     : tokens_(std::move(tokens)), train_size_(checked_train_size(tokens_.size(), options.held_out)), seed_(options.seed) {
   if (train_size_ == 0) raise<Error>("TokenDataset: no tokens to learn from");
 }
 
-TokenDataset::TokenDataset(const std::vector<Index>& train, const std::vector<Index>& held_out, std::uint64_t seed)
-    : tokens_(joined(train, held_out)), train_size_(static_cast<Index>(train.size())), seed_(seed) {
-  if (train_size_ == 0) raise<Error>("TokenDataset: no tokens to learn from");
+TokenDataset TokenDataset::from_parts(std::vector<Index> train, const std::vector<Index>& held_out, std::uint64_t seed) {
+  const auto train_size = static_cast<Index>(train.size());
+  train.insert(train.end(), held_out.begin(), held_out.end());
+  return TokenDataset(std::move(train), train_size, seed);
 }
 
 TokenBatch TokenDataset::windows_at(const std::vector<Index>& starts, Index T) const {

@@ -22,7 +22,7 @@ class TokenDataset {
   /// Error for a part that is not in [0, 1), and for no tokens to learn from.
   explicit TokenDataset(std::vector<Index> tokens, const TokenDatasetOptions& = {});
   /// Where the cut was made before: as two texts that were encoded each by itself.
-  TokenDataset(const std::vector<Index>& train, const std::vector<Index>& held_out, std::uint64_t seed = 0);
+  static TokenDataset from_parts(std::vector<Index> train, const std::vector<Index>& held_out, std::uint64_t seed = 0);
 
   Index size() const { return static_cast<Index>(tokens_.size()); }
   Index train_size() const { return train_size_; }
@@ -44,6 +44,7 @@ class TokenDataset {
   static constexpr Index ignored = -100;
 
  private:
+  TokenDataset(std::vector<Index> tokens, Index train_size, std::uint64_t seed);
   TokenBatch windows_at(const std::vector<Index>& starts, Index T) const;
 
   std::vector<Index> tokens_;

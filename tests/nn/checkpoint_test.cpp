@@ -29,7 +29,7 @@ struct Model {
   void visit(nn::Visitor& v) { v("table", table), v("attention", attention), v("drop", drop), v("head", head); }
 };
 
-struct Run {
+struct Training {
   Model model;
   nn::AdamW optimizer{nn::named_parameters(model), {.lr = 1e-2}};
   nn::TokenDataset data{[] {
@@ -54,18 +54,18 @@ struct Run {
 
 TEST(Checkpoint, ResumedIsTheRunThatWasNotStoppedBitForBit) {
   manual_seed(1);
-  Run whole;
+  Training whole;
   whole.train(0, 12);
   const RngState end = rng_state();
 
   const TemporaryFile file;
   manual_seed(1);
-  Run first;
+  Training first;
   first.train(0, 5);
   nn::save_checkpoint(file.path(), nn::checkpoint_of(first.model, first.optimizer, 5, {{"n_embd", "8"}}));
 
   manual_seed(77);  // another process has other weights and random numbers
-  Run second;
+  Training second;
   const nn::Checkpoint c = nn::load_checkpoint(file.path());
   EXPECT_EQ(c.step, 5);
   EXPECT_EQ(c.strings, (std::map<std::string, std::string>{{"n_embd", "8"}}));

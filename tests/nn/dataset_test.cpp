@@ -50,7 +50,7 @@ TEST(Dataset, BatchesAreAFunctionOfSeedAndStep) {
 TEST(Dataset, EveryHeldOutTokenIsATargetOnce) {
   for (Index T : {1, 2, 5, 8}) {
     for (Index held_out : {0, 1, 7, 8, 9, 30}) {
-      const TokenDataset data(count_up(50), [&] {
+      const TokenDataset data = TokenDataset::from_parts(count_up(50), [&] {
         std::vector<Index> tail(static_cast<std::size_t>(held_out));
         std::iota(tail.begin(), tail.end(), 50);
         return tail;
@@ -76,7 +76,7 @@ TEST(Dataset, EveryHeldOutTokenIsATargetOnce) {
 
 TEST(Dataset, RefusesWhatDoesNotFit) {
   EXPECT_THROW(TokenDataset(std::vector<Index>{}), Error);
-  EXPECT_THROW(TokenDataset(std::vector<Index>{}, count_up(3)), Error);
+  EXPECT_THROW(TokenDataset::from_parts({}, count_up(3)), Error);
   EXPECT_THROW(TokenDataset(count_up(5), {.held_out = 1}), Error);
   EXPECT_THROW(TokenDataset(count_up(5), {.held_out = -0.1}), Error);
   const TokenDataset data(count_up(20), {.held_out = 0.5});
@@ -93,11 +93,11 @@ TEST(Baselines, CountPairs) {
   // Trained on abab...: a and b are equally frequent, and the pair tells all but what the added ones leave.
   std::vector<Index> train, tail{0, 1, 0, 1};
   for (int i = 0; i < 100; ++i) train.push_back(0), train.push_back(1);
-  const TokenDataset data(train, tail);
+  const TokenDataset data = TokenDataset::from_parts(train, tail);
   EXPECT_NEAR(nn::unigram_bits(data, 2), 1, 1e-12);
   EXPECT_NEAR(nn::bigram_bits(data, 2), -(2 * std::log2(101.0 / 102) + 2 * std::log2(100.0 / 101)) / 4, 1e-12);
-  EXPECT_NEAR(nn::unigram_bits(TokenDataset({0, 0}, {1}), 2), 2, 1e-12);  // 1 of 2 + 2
-  EXPECT_TRUE(std::isnan(nn::bigram_bits(TokenDataset({0, 0}, std::vector<Index>{}), 2)));
+  EXPECT_NEAR(nn::unigram_bits(TokenDataset::from_parts({0, 0}, {1}), 2), 2, 1e-12);  // 1 of 2 + 2
+  EXPECT_TRUE(std::isnan(nn::bigram_bits(TokenDataset::from_parts({0, 0}, {}), 2)));
   EXPECT_THROW(nn::unigram_bits(data, 1), IndexError);
   EXPECT_THROW(nn::bigram_bits(data, 1), IndexError);
 }

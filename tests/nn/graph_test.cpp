@@ -8,10 +8,10 @@ namespace {
 TEST(Graph, OfAStepNamesParametersShapesAndSavedBytes) {
   test::MultiHeadSelfAttention m(8, 2);
   const Tensor x = randn({2, 3, 8}), out = m(x, Mask::causal()).output;
-  const Tensor loss = mean(square(out)).named("loss \"of\"\na step");
+  const Tensor loss = sum(square(out)).named("loss \"of\"\na step");
   const std::string dot = to_dot(loss, nn::named_parameters(m));
   for (const char* part : {"label=\"qkv.weight\\nf32 (24, 8)\", shape=ellipse", "label=\"qkv.bias\\nf32 (24,)\"", "label=\"proj.weight\\n",
-                           "\\nf32 (2, 3, 8)", "mean loss \\\"of\\\" a step\\nf32 ()", "\\nsaves "})
+                           "\\nf32 (2, 3, 8)", "sum loss \\\"of\\\" a step\\nf32 ()", "\\nsaves "})
     EXPECT_NE(dot.find(part), std::string::npos) << part << "\n" << dot;
   const std::string sums = dot.substr(dot.rfind("  label="));
   EXPECT_NE(sums.find(" ops, 4 leaves, saves " + std::to_string(saved_bytes(loss)) + " B\""), std::string::npos) << sums;

@@ -65,7 +65,19 @@ TEST(Bytes, ComeBack) {
   EXPECT_EQ(ByteTokenizer().encode("A\xFF"), (Ids{65, 255}));
 }
 
-TEST(Characters, ComeBackWhateverTheBytes) { expect_round_trips(CharTokenizer(all_bytes() + "\xC3\x9F\xE4\xBD\xA0\xF0\x9F\x98\x80")); }
+TEST(Characters, ComeBackWhateverTheBytes) {
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 300; ++i) {
+    const std::string text = any_bytes(random) + "x";
+    const CharTokenizer t(text);
+    const Ids ids = t.encode(text);
+    ASSERT_EQ(t.decode(ids), text);
+    ASSERT_EQ(static_cast<Index>(ids.size()), detail::count_characters(text));
+    ASSERT_EQ(nn::tokenizer_from(t.metadata())->encode(text), ids);
+  }
+  EXPECT_EQ(CharTokenizer(all_bytes()).vocab_size(), 256);
+  EXPECT_THROW(CharTokenizer("ab").token(2), IndexError);
+}
 
 TEST(Characters, AreCodePointsInOrderThenStrayBytes) {
   const CharTokenizer t(
@@ -139,8 +151,8 @@ TEST(Bpe, LearnsTheMergesThatAPlainReadingLearns) {
   std::mt19937_64 random(2);
   std::string noise;
   for (int i = 0; i < 200; ++i) noise += any_bytes(random);
-  const BpeTokenizer of_noise = BpeTokenizer::train(noise, {.vocab_size = 500, .special_tokens = {}});
-  EXPECT_EQ(of_noise.vocab_size(), 500);
+  const BpeTokenizer of_noise = BpeTokenizer::train(noise, {.vocab_size = 320, .special_tokens = {}});
+  EXPECT_EQ(of_noise.vocab_size(), 320);
   EXPECT_LT(of_noise.encode(noise).size(), noise.size());
   expect_round_trips(of_noise);
 }
