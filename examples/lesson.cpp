@@ -211,7 +211,7 @@ bool compare(const std::filesystem::path& folder) {
       throw Error(fmt::format("--npy: weights.npy has shape {}, here it is {}", python(weights.shape()), python(ours.weights.shape())));
     const Difference d = largest_difference(ours.weights, weights);
     const bool alike = d.largest <= rounding;
-    fmt::print("weights.npy: largest difference {:.2g}{}\n", d.largest, alike ? "" : " " + d.where + ": NOT rounding");
+    fmt::print("weights.npy: largest difference {:.2g}{}\n", d.largest, alike ? ", rounding" : " " + d.where + ": NOT rounding");
     same = same && alike;
   }
   return same;
