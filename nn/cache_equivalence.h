@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "../autograd/attention.h"
 #include "kv_cache.h"
@@ -38,6 +39,19 @@ requires std::is_invocable_v<const M&, const Tensor&, const Mask&, KVCache*> Cac
   return check_cache_equivalence([&](const Tensor& all) { return run(all, nullptr); },
                                  [&]() -> Decoder { return [run, cache = KVCache()](const Tensor& piece) mutable { return run(piece, &cache); }; },
                                  x);
+}
+
+/// For a whole model `model(idx, std::vector<KVCache>*)`, as GPT.
+template <class M>
+requires std::is_invocable_r_v < Tensor, const M&, const Tensor&, std::vector<KVCache>
+* > CacheReport check_cache_equivalence(const M& model, const Tensor& idx) {
+  return check_cache_equivalence([&model](const Tensor& all) -> Tensor { return model(all); },
+                                 [&model]() -> Decoder {
+                                   return [&model, caches = std::vector<KVCache>()](const Tensor& piece) mutable -> Tensor {
+                                     return model(piece, &caches);
+                                   };
+                                 },
+                                 idx);
 }
 
 }  // namespace heed::nn

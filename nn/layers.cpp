@@ -18,9 +18,9 @@ Tensor uniform_parameter(const char* op, const Dims& shape, double bound) {
   return Tensor((2 * rand(shape) - 1) * bound).requires_grad_();
 }
 
-Tensor normal_parameter(const char* op, const Dims& shape) {
+Tensor normal_parameter(const char* op, const Dims& shape, double deviation) {
   checked_numel(op, shape, sizeof(float));
-  return randn(shape).requires_grad_();
+  return Tensor(randn(shape) * deviation).requires_grad_();
 }
 
 Tensor constant_parameter(const char* op, const Dims& shape, double value) {

@@ -9,6 +9,7 @@
 
 #include "../autograd/named_tensors.h"
 #include "../tensor/tensor.h"
+#include "module.h"
 
 namespace heed::nn {
 
@@ -27,12 +28,31 @@ class ParameterList {
   NamedTensors items_;
 };
 
+struct AdamWOptions;
+
 /// Parameters with options of their own: `AdamW opt({{matrices, {.weight_decay = 0.1}}, {others, {.weight_decay = 0}}})`.
 template <class Options>
 struct ParameterGroup {
   ParameterList params;
   Options options = {};
 };
+
+/// Two groups with the names of `m`: tensors of two dims and more (matrices, tables) under `options`, and those of fewer (biases, norms), whose
+/// decay would only bias them, under `options` with weight_decay 0. A tied tensor is listed once, under the first of its names; a group without
+/// tensors is left out.
+///
+///   nn::AdamW opt(nn::decay_groups(model, {.lr = 3e-4, .weight_decay = 0.1}));
+template <Module M, class Options = AdamWOptions>
+std::vector<ParameterGroup<Options>> decay_groups(const M& m, const Options& options) {
+  NamedTensors decayed, others;
+  for (const auto& named : named_parameters(m)) (named.second.dim() >= 2 ? decayed : others).push_back(named);
+  Options without = options;
+  without.weight_decay = 0;
+  std::vector<ParameterGroup<Options>> groups;
+  if (!decayed.empty()) groups.push_back({decayed, options});
+  if (!others.empty()) groups.push_back({others, without});
+  return groups;
+}
 
 /// What SGD, Adam and AdamW share. Can be moved, not copied.
 ///
