@@ -122,7 +122,9 @@ TEST(Generate, DrawsFromTheModelsDistribution) {
     for (Index t : tokens(select(out, 1, 2))) frequency[static_cast<std::size_t>(t)] += 1.0 / static_cast<double>(count);
     for (std::size_t i = 0; i < 5; ++i) {
       EXPECT_NEAR(frequency[i], p[i] / kept, 0.015) << "token " << i << " at " << c.temperature << ", " << c.top_k << ", " << c.top_p;
-      if (p[i] == 0) EXPECT_EQ(frequency[i], 0);
+      if (p[i] == 0) {
+        EXPECT_EQ(frequency[i], 0);
+      }
     }
   }
 }

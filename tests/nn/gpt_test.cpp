@@ -235,7 +235,7 @@ TEST(GPT, RefusesWhatMakesNoSense) {
   EXPECT_EQ(with([](auto& c) { c.vocab_size = 0; }), "GPT: vocab_size is below 1: 0");
   EXPECT_EQ(with([](auto& c) { c.n_layer = -1; }), "GPT: n_layer is negative: -1");
   EXPECT_EQ(with([](auto& c) { c.dropout = 1.5; }), "GPT: dropout is not in [0, 1]: 1.5");
-  EXPECT_NE(with([](auto& c) { c.n_embd = Index{1} << 40; }), "");
+  EXPECT_NE(with([](auto& c) { c.n_embd = Index{1} << 61; }), "");
 
   const nn::GPT m(tiny);
   EXPECT_EQ(message_of<ShapeError>([&] { m(randint(0, 11, {1, 9})); }), "GPT: more positions than block_size: T=9, block_size=8");
