@@ -43,7 +43,7 @@ struct ParameterGroup {
 ///
 ///   nn::AdamW opt(nn::decay_groups(model, {.lr = 3e-4, .weight_decay = 0.1}));
 template <Module M, class Options = AdamWOptions>
-std::vector<ParameterGroup<Options>> decay_groups(const M& m, const Options& options) {
+std::vector<ParameterGroup<Options>> decay_groups(const M& m, const Options& options = {}) {
   NamedTensors decayed, others;
   for (const auto& named : named_parameters(m)) (named.second.dim() >= 2 ? decayed : others).push_back(named);
   Options without = options;
