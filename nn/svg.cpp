@@ -149,18 +149,32 @@ std::string svg_curves(const std::vector<SvgCurve>& curves, const SvgCurvesOptio
   if (options.width < 200 || options.height < 120 || options.width > 10000 || options.height > 10000)
     detail::raise<Error>("svg_curves: wants from 200 x 120 to 10000 x 10000 pixels: {} x {}", options.width, options.height);
   std::array<double, 4> range = {HUGE_VAL, -HUGE_VAL, HUGE_VAL, -HUGE_VAL};
-  bool legend = false;
   for (const SvgCurve& c : curves) {
     if (c.x.size() != c.y.size()) detail::raise<Error>("svg_curves: curve {} has {} x and {} y", c.name, c.x.size(), c.y.size());
-    legend = legend || !c.name.empty();
     for (std::size_t i = 0; i < c.x.size(); ++i) {
       if (!drawable(c.x[i]) || !drawable(c.y[i])) continue;
       range = {std::min(range[0], c.x[i]), std::max(range[1], c.x[i]), std::min(range[2], c.y[i]), std::max(range[3], c.y[i])};
     }
   }
   const auto width = static_cast<double>(options.width), height = static_cast<double>(options.height);
-  const double top = (options.title.empty() ? 16 : 40) + (legend ? 22 : 0), bottom = height - (options.x_label.empty() ? 32 : 50);
-  const double left = options.y_label.empty() ? 64 : 84, right = width - 24;
+  const double left = options.y_label.empty() ? 64 : 84, right = width - 24, bottom = height - (options.x_label.empty() ? 32 : 50);
+
+  // The legend takes as many lines as it needs, but leaves half of the picture.
+  struct Entry {
+    std::string name;
+    double x, y;
+  };
+  std::vector<Entry> legend(curves.size());
+  double next = left, line = options.title.empty() ? 20 : 44;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    if (curves[i].name.empty()) continue;
+    const std::string name = detail::labels({curves[i].name}, 1, static_cast<std::size_t>((right - left - 26) / wide_as(1)))[0];
+    const double wide = 26 + wide_as(characters(name).size());
+    if (next > left && next + wide > right) next = left, line += 18;
+    if (line < height / 2) legend[i] = {name, next, line};
+    next += wide + 22;
+  }
+  const double top = std::min(next > left ? line + 18 : line - 4, height / 2);
   const Axis x(range[0], range[1], static_cast<int>(width / 90), left, right - left);
   const Axis y(range[2], range[3], static_cast<int>(height / 55), bottom, top - bottom);
 
@@ -177,14 +191,12 @@ std::string svg_curves(const std::vector<SvgCurve>& curves, const SvgCurvesOptio
   }
   picture.label((left + right) / 2, height - 12, "middle", options.x_label);
   picture.label(20, (top + bottom) / 2, "middle", options.y_label, -90);
-  double next = left;
   for (std::size_t i = 0; i < curves.size(); ++i) {
     const std::string kind = fmt::format("curve c{}{}", i % colors, i / colors % 2 == 1 ? " again" : "");
     picture.put("<path class=\"{}\" d=\"{}\"/>\n", kind, path(curves[i], x, y));
-    if (curves[i].name.empty()) continue;
-    picture.line(kind.c_str(), next, top - 18, next + 20, top - 18);
-    picture.label(next + 26, top - 14, "start", curves[i].name);
-    next += 26 + wide_as(characters(curves[i].name).size()) + 22;
+    if (legend[i].name.empty()) continue;
+    picture.line(kind.c_str(), legend[i].x, legend[i].y, legend[i].x + 20, legend[i].y);
+    picture.label(legend[i].x + 26, legend[i].y + 4, "start", legend[i].name);
   }
   return std::move(picture).finish();
 }

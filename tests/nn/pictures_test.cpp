@@ -110,6 +110,18 @@ TEST(SvgCurves, AreWellFormedWhateverTheLabels) {
   for (char ch : svg) EXPECT_TRUE(static_cast<unsigned char>(ch) >= 0x20 || ch == '\n');
 }
 
+TEST(SvgCurves, WrapTheLegend) {
+  std::vector<nn::SvgCurve> curves(9);
+  for (nn::SvgCurve& c : curves) c = {std::string(40, 'n'), {0, 1}, {0, 1}};
+  const std::string svg = nn::svg_curves(curves);
+  for (std::size_t at = svg.find("text-anchor=\"start\""); at != std::string::npos; at = svg.find("text-anchor=\"start\"", at + 1)) {
+    const std::size_t x = svg.rfind("x=\"", at) + 3;
+    EXPECT_LT(std::stod(svg.substr(x)) + 40 * 6.7, 720);
+  }
+  EXPECT_LT(nn::svg_curves({{std::string(5000, 'n'), {0, 1}, {0, 1}}}).size(), 4000u) << "a name is cut to what fits";
+  EXPECT_TRUE(contains(nn::svg_curves(std::vector<nn::SvgCurve>(100, curves[0])), "</svg>"));
+}
+
 TEST(SvgCurves, RefuseWhatCannotBeDrawn) {
   EXPECT_EQ(message_of<Error>([] { nn::svg_curves({{"loss", {1, 2}, {1}}}); }), "svg_curves: curve loss has 2 x and 1 y");
   EXPECT_TRUE(contains(message_of<Error>([] { nn::svg_curves({}, {.width = 10}); }), "10 x 360"));
