@@ -11,6 +11,7 @@
 #include "gelu-inl.h"
 #include "math-inl.h"
 #include "parallel.h"
+#include "partial-inl.h"
 #include "walk.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,8 +31,7 @@ void map_row(T* out, const T* a, Index step_a, const T* b, Index step_b, Index n
   Index i = 0;
   for (; i + lanes <= n; i += lanes, a += step_a * lanes, b += step_b * lanes) hn::StoreU(f(d, hn::LoadU(d, a), hn::LoadU(d, b)), d, out + i);
   if (i == n) return;
-  const auto rest = hn::FirstN(d, static_cast<std::size_t>(n - i));
-  hn::BlendedStore(f(d, hn::MaskedLoad(rest, d, a), hn::MaskedLoad(rest, d, b)), rest, d, out + i);
+  store_first(f(d, load_first(d, n - i, a), load_first(d, n - i, b)), d, n - i, out + i);
 }
 
 inline float pow_any(float x, float y) { return std::pow(x, y); }
@@ -48,13 +48,13 @@ void pow_row(float* out, const float* x, Index step_x, const float* y, Index ste
   if (step_y == 0) hn::Store(hn::Set(half, *y), half, wide_y), y = wide_y;
   const auto infinity = hn::Set(half, std::numeric_limits<float>::infinity());
   for (Index i = 0; i < n; i += lanes, x += step_x * lanes, y += step_y * lanes) {
-    const auto there = hn::FirstN(half, static_cast<std::size_t>(std::min(lanes, n - i)));
-    const auto base = hn::MaskedLoad(there, half, x), exponent = hn::MaskedLoad(there, half, y);
+    const Index count = std::min(lanes, n - i);
+    const auto base = load_first(half, count, x), exponent = load_first(half, count, y);
     const auto power = exp(d, hn::Mul(log(d, hn::PromoteTo(d, base)), hn::PromoteTo(d, exponent)));
     const auto ordinary = hn::And(hn::And(hn::Gt(base, hn::Zero(half)), hn::Lt(base, infinity)), hn::Lt(hn::Abs(exponent), infinity));
-    const auto rest = hn::AndNot(ordinary, there);
+    const auto rest = hn::AndNot(ordinary, hn::FirstN(half, static_cast<std::size_t>(count)));
     if (hn::AllFalse(half, rest)) {
-      hn::BlendedStore(hn::DemoteTo(half, power), there, half, out + i);
+      store_first(hn::DemoteTo(half, power), half, count, out + i);
       continue;
     }
     // Through memory of its own, since `out` may be x.
@@ -67,7 +67,7 @@ void pow_row(float* out, const float* x, Index step_x, const float* y, Index ste
     for (Index j = 0; j < lanes; ++j)
       if (!(bases[j] > 0 && bases[j] <= std::numeric_limits<float>::max() && std::abs(exponents[j]) <= std::numeric_limits<float>::max()))
         powers[j] = pow_any(bases[j], exponents[j]);
-    hn::BlendedStore(hn::Load(half, powers), there, half, out + i);
+    store_first(hn::Load(half, powers), half, count, out + i);
   }
 }
 

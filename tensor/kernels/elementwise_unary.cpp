@@ -9,6 +9,7 @@
 #include "gelu-inl.h"
 #include "math-inl.h"
 #include "parallel.h"
+#include "partial-inl.h"
 #include "walk.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,8 +24,7 @@ void map(T* out, const T* x, Index n, F f) {
   for (; i + lanes <= n; i += lanes) hn::StoreU(f(d, hn::LoadU(d, x + i)), d, out + i);
   if (i == n) return;
   // The last elements go the same way as the others: an element's bits must not depend on where a thread's range ends.
-  const auto rest = hn::FirstN(d, static_cast<std::size_t>(n - i));
-  hn::BlendedStore(f(d, hn::MaskedLoad(rest, d, x + i)), rest, d, out + i);
+  store_first(f(d, load_first(d, n - i, x + i)), d, n - i, out + i);
 }
 
 template <class T>

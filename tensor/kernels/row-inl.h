@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "math-inl.h"
+#include "partial-inl.h"
 
 // Loops over one contiguous row: visits of every vector, sums, the maximum.
 
@@ -35,8 +36,8 @@ struct Part {
   D d;
   Index i, count;
   HWY_INLINE hn::Mask<D> mask() const { return hn::FirstN(d, static_cast<std::size_t>(count)); }
-  HWY_INLINE hn::Vec<D> operator()(const T* p) const { return hn::MaskedLoad(mask(), d, p + i); }
-  HWY_INLINE void store(hn::Vec<D> v, T* p) const { hn::BlendedStore(v, mask(), d, p + i); }
+  HWY_INLINE hn::Vec<D> operator()(const T* p) const { return load_first(d, count, p + i); }
+  HWY_INLINE void store(hn::Vec<D> v, T* p) const { store_first(v, d, count, p + i); }
   HWY_INLINE hn::Vec<D> keep(hn::Vec<D> v) const { return hn::IfThenElseZero(mask(), v); }
   HWY_INLINE hn::Vec<D> keep(hn::Vec<D> v, hn::Vec<D> otherwise) const { return hn::IfThenElse(mask(), v, otherwise); }
 };

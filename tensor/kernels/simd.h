@@ -23,11 +23,15 @@
 #endif
 
 #ifdef HEED_ONE_TARGET
-// Builds for finding faults: the target that the compiler's flags name, so that there is one copy of every line to step through.
+// Builds for finding faults: the target that the compiler's flags name, so that there is one copy of every line to step through; or Highway's
+// portable one, with -DHWY_COMPILE_ONLY_EMU128, whose masks touch whole vectors as those of NEON do.
+#ifndef HWY_COMPILE_ONLY_EMU128
 #define HWY_COMPILE_ONLY_STATIC
+#endif
 #else
-// On x86: what the compiler may use anyway, AVX2 and AVX-512. The steps in between buy little for their compile time.
-#define HWY_DISABLED_TARGETS ((HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL) & ~HWY_BASELINE_TARGETS)
+// On x86: what the compiler may use anyway, AVX2 and AVX-512. The steps in between buy little for their compile time. On Arm: NEON; the
+// tiles keep vectors in arrays, which SVE's cannot be in.
+#define HWY_DISABLED_TARGETS (((HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL) & ~HWY_BASELINE_TARGETS) | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #endif
 
 namespace heed::kernels {
