@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The checks of check.sh find what they are there to find: each rule passes on a clean tree and fails after one bad file.
+# The checks of check.sh and readme.sh find what they are there to find: each rule passes on a clean tree and fails after one bad file.
 set -euo pipefail
 check=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/check.sh
 tree=$(mktemp -d)
@@ -38,5 +38,23 @@ expect top notes.txt 'x'
 if "$check" unknown "$tree" >/dev/null; then
   echo "an unknown rule passes" && failures=$((failures + 1))
 fi
+
+# So does readme.sh, of each kind of quote; and it fills in what is right.
+readme=$(dirname "$check")/readme.sh
+expect_quotes() { # expect_quotes STATUS CODE PART OUTPUT
+  local status=0
+  printf '<!-- code: .clang-format -->\n```\n%s\n```\n\n<!-- part: LICENSE -->\n```\n%s\n```\n<!-- output: say 1 -->\n```\n%s\n```\n' "${@:2}" >"$tree/quotes.md"
+  "$readme" "$tree/quotes.md" "$tree" >"$tree/log" 2>&1 || status=1
+  [ "$status" = "$1" ] || { echo "readme.sh: status $status for" && cat "$tree/quotes.md" "$tree/log" && failures=$((failures + 1)); }
+}
+printf '#!/bin/sh\necho "$1 plus $1 makes $(($1 + $1))"\n' >"$tree/say" && chmod +x "$tree/say"
+right=("$(<"$(dirname "$check")/../../.clang-format")" "$(sed -n 2,3p "$(dirname "$check")/../../LICENSE")" "3 plus 3 makes 6")
+expect_quotes 0 "${right[@]}"
+expect_quotes 1 "${right[0]}x" "${right[1]}" "${right[2]}"
+expect_quotes 1 "${right[0]}" "${right[1]}x" "${right[2]}"
+expect_quotes 1 "${right[0]}" "${right[1]}" "1 and 1 makes 2"
+expect_quotes 1 "nothing" "${right[1]}" "nothing"
+"$readme" --fill "$tree/quotes.md" "$tree"
+"$readme" "$tree/quotes.md" "$tree" >/dev/null && grep -q '^1 plus 1 makes 2$' "$tree/quotes.md" || { echo "readme.sh --fill" && failures=$((failures + 1)); }
 
 [ "$failures" = 0 ]
