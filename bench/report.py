@@ -29,6 +29,8 @@ others = ["sdpa_train 12,1000,64", "sdpa_train 12,77,64", "sdpa_train 12,1024,32
           "sdpa_train 12,1024,64 full", "sdpa_train 8,4096,64 full", "sdpa_train 12,1024,64 keep", "sdpa_train 12,1024,64 window=128",
           "sdpa_train 12,1024,64 lengths", "sdpa_train 12,1024,64 f64", "attention_shapes 100,128,64", "overhead add 4x4 chain=10000",
           "overhead add 4x4 chain=1000000"]
+# What oneDNN has a part in, for --without-onednn.
+with_products = ["attention_step 128,128,64", "attention_step 1024,512,64", "linear 1024,768,3072"]
 
 
 class Process:
@@ -89,6 +91,7 @@ class Session:
                  "  python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy --index-url https://download.pytorch.org/whl/cpu\n"
                  "and then: ./bench/report.sh --python /tmp/torch/bin/python")
             return
+        self.python = python
         self.peer = Process([python, "-W", "ignore", str(here / "peers/pytorch.py")])
         self.peer_about = self.peer.ask("about")
 
@@ -103,20 +106,41 @@ class Session:
     def measure(self, row):
         """Entries of a row for all numbers of threads: heed and its peer in turn."""
         heed = Process([self.worker])
-        entries = []
+        entries, firsts = [], {}
         for threads in self.options.threads:
             for attempt in range(3):
                 entry, before = {"row": row, "threads": threads}, self.fma(threads)
                 self.sample(heed, entry, row, threads)
+                for key in ["first_seconds", "peer_first_seconds"]:  # told once, by the very first run
+                    if key in entry:
+                        firsts[key] = entry[key]
                 after = self.fma(threads)
                 entry["probe"] = [before, after]
                 entry["steady_machine"] = not differ(before, after)
                 if entry["steady_machine"] or "error" in entry or self.options.quick:
                     break
                 note(f"  {row}: the machine changed by more than 10 % meanwhile: once more")
-            entries.append(entry)
+            entries.append({**entry, **firsts})
         heed.close()
         return entries
+
+    def without_onednn(self, row):
+        """Seconds of the row on one thread by a heed that is built without oneDNN, and by the usual one right before and after."""
+        def timed(worker):
+            process = Process([worker])
+            times = [process.ask(1, 0.1, row)["seconds"] for _ in range(3)]
+            process.close()
+            return median(times)
+        before, portable, after = timed(self.worker), timed(str(self.options.portable / "bench/rows/report_rows")), timed(self.worker)
+        return {"row": row, "seconds": portable, "seconds_with": (before + after) / 2}
+
+    def growth(self):
+        """What bench_attention finds about cost over T: Markdown."""
+        command = [str(self.options.build / "bench/bench_attention"), "--longest=8192", "--benchmark_min_time=0.02", "--benchmark_filter= 1,"]
+        if self.peer:
+            command.append("--peer=" + self.python)
+        text = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout
+        return text[text.find("### How cost grows"):] if "### How cost grows" in text else ""
 
     def sample(self, heed, entry, row, threads):
         quick = self.options.quick
@@ -176,14 +200,16 @@ def arguments():
     parser = argparse.ArgumentParser(prog="report.sh", description="Times heed beside the machine's limits and beside PyTorch; prints Markdown.",
                                      epilog="Exit status 3: the machine changed by more than 10 % during the run, so that nothing is compared. "
                                             "HEED_PEER_PYTHON in the environment stands for --python.")
-    parser.add_argument("--only", metavar="ROW", action="append", help="this row alone, named as in the table; or all that begin so: --only sdpa_train. Repeatable")
+    parser.add_argument("--only", metavar="ROW", action="append", help="this row alone, named as in the table; or one of other sizes; or all of a kind: --only sdpa_train. Repeatable")
     parser.add_argument("--quick", action="store_true", help="short samples, and no long rows: under a minute")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures there too")
     parser.add_argument("--before", metavar="OLD.json", type=Path, help="show the change since that run")
     parser.add_argument("--python", metavar="PATH", help="the interpreter that has PyTorch")
+    parser.add_argument("--without-onednn", action="store_true", help="also what some rows cost in a build without it (build-no-onednn/)")
     parser.add_argument("--no-peer", action="store_true", help="heed alone")
     parser.add_argument("--threads", metavar="N,N", default="1,2", type=lambda s: [int(n) for n in s.split(",")], help="numbers of threads (1,2)")
     parser.add_argument("--build", metavar="DIR", type=Path, default=here.parent / "build", help=argparse.SUPPRESS)
+    parser.add_argument("--portable", metavar="DIR", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -193,7 +219,7 @@ def selected(options):
         return rows
     everything, chosen = [row for row, _ in table] + others, []
     for name in options.only:
-        begun = [name] if name in everything else [row for row in everything if row.startswith(name)]
+        begun = [name] if name in everything else [row for row in everything if row.startswith(name + " ")]
         chosen += begun or [name]  # or sizes of one's own
     return list(dict.fromkeys(chosen))
 
@@ -208,6 +234,12 @@ def main():
     for row in selected(options):
         note(row)
         rows += session.measure(row)
+    if options.portable:
+        note("without oneDNN")
+        report["without_onednn"] = [session.without_onednn(row) for row in with_products]
+    if not options.quick and options.only is None:
+        note("how cost grows")
+        report["growth"] = session.growth()
     ended = {t: session.ceilings(t) for t in options.threads}
     report["ceilings"] = {str(t): {k: max(started[t][k], ended[t][k]) for k in ended[t]} for t in options.threads}
     report["probe_before"], report["probe_after"] = ({str(t): p[t]["fma_f32"] for t in options.threads} for p in (started, ended))

@@ -101,14 +101,19 @@ def steady_table(report):
         return "?" if n is None else f"{n:.3g}"
     rows = []
     for e in report["rows"]:
-        if e["row"].split()[0] in ["attention_step", "gpt", "overhead"]:
+        if e["row"].split()[0] in ["attention_step", "attention_shapes", "gpt", "overhead"] and e["threads"] in [1, 2]:
             s = e["steady"]
             rows.append([e["row"], str(e["threads"]), count(s["blocks"]), count(s["system_allocations"]), count(s["mallocs"]), count(s["locks"]),
-                         count(s["primitives"]), count(s["parallel_regions"]), time_text(e["first_seconds"]) if "first_seconds" in e else ""])
+                         count(s["primitives"]), count(s["parallel_regions"]), time_text(e["first_seconds"])])
     return table(["steady run", "threads", "blocks", "of them new", "malloc", "locks", "primitives made", "parallel regions", "very first run"], rows)
 
 
-def markdown(report, before=None, growth=""):
+def without_onednn_table(report):
+    rows = [[e["row"], time_text(e["seconds_with"]), time_text(e["seconds"]), ratio_text(e["seconds"] / e["seconds_with"])] for e in report["without_onednn"]]
+    return table(["1 thread", "with oneDNN", "without", "without / with"], rows)
+
+
+def markdown(report, before=None):
     parts = [head_text(report)]
     if not report["comparable"]:
         parts.append("No ratios: " + refusal(report) + ".\n")
@@ -121,5 +126,8 @@ def markdown(report, before=None, growth=""):
     unsteady = [f"{e['row']} on {threads_text(e['threads'])}" for e in report["rows"] if not e["steady_machine"]]
     if unsteady and report["comparable"]:
         parts.append("Not compared, because the machine changed by more than 10 % meanwhile: " + ", ".join(unsteady) + ".\n")
-    parts += [steady_table(report), growth]
+    parts.append(steady_table(report))
+    if "without_onednn" in report:
+        parts.append(without_onednn_table(report))
+    parts.append(report.get("growth", ""))
     return "\n".join(p for p in parts if p)

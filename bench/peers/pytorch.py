@@ -179,6 +179,8 @@ def gpt(row, form):
     tokens, positions = torch.nn.Embedding(vocabulary, C), torch.nn.Embedding(T, C)
     body = torch.nn.Sequential(*[Block(C, heads) for _ in range(layers)], torch.nn.LayerNorm(C))
     head = torch.nn.Linear(C, vocabulary, bias=False)
+    for table in [tokens, positions]:
+        torch.nn.init.normal_(table.weight, std=0.02)
     head.weight = tokens.weight
     parameters = list(torch.nn.ModuleList([tokens, positions, body, head]).parameters())
     optimizer = make_optimizer(torch.optim.AdamW, parameters, form, lr=1e-3)

@@ -67,11 +67,11 @@ HWY_INLINE V plain_exp(D d, V x) {
   return hn::BitCast(d, hn::Add(hn::BitCast(bits, y), hn::ShiftLeft<mantissa>(hn::BitCast(bits, shifted))));
 }
 
-constexpr std::size_t exp_count = 2048;
+constexpr std::size_t exp_count = 1024;
 
 template <class T>
 double exp_round(T* values) {
-  constexpr int repeats = 8'000;
+  constexpr int repeats = sizeof(T) == 4 ? 16'000 : 4'000;
   constexpr std::size_t degree = sizeof(T) == 4 ? 5 : 11;
   const hn::ScalableTag<T> d;
   T* const out = values + exp_count;
