@@ -74,7 +74,12 @@ struct Registry {
   std::mutex mutex;
   std::vector<Counts*> threads;
   MemoryCounters ended;
+  /// Live bytes as threads told them last, when they took or gave back a large block: so that peaks are noted without the lock.
+  std::atomic<std::int64_t> told{0};
   std::atomic<std::int64_t> peak{0};
+
+  /// What is live now as far as is known.
+  std::int64_t tell(std::int64_t change) { return told.fetch_add(change, std::memory_order_relaxed) + change; }
 
   static void fold(MemoryCounters& sum, const Counts& c) {
     sum.live_bytes += c.live_bytes.get();
@@ -103,8 +108,13 @@ struct FreeBlock {
 struct Heap {
   std::array<FreeBlock*, class_count> lists{};
   std::size_t kept_bytes = 0;
+  std::int64_t told_bytes = 0;  ///< of counts.live_bytes
   Counts counts;
 
+  std::int64_t tell_live_bytes() {
+    const std::int64_t live = counts.live_bytes.get();
+    return Registry::get().tell(live - std::exchange(told_bytes, live));
+  }
   Heap() {
     Registry& r = Registry::get();
     const std::lock_guard lock(r.mutex);
@@ -127,6 +137,7 @@ Heap::~Heap() {
   heap_state = HeapState::gone;
   heap_pointer = nullptr;
   release_blocks();
+  tell_live_bytes();
   Registry& r = Registry::get();
   const std::lock_guard lock(r.mutex);
   Registry::fold(r.ended, counts);
@@ -152,9 +163,8 @@ void count_late(F&& f) {
   f(r.ended);
 }
 
-void note_peak() {
+void note_peak(std::int64_t live) {
   Registry& r = Registry::get();
-  const std::int64_t live = r.sum().live_bytes;
   std::int64_t peak = r.peak.load(std::memory_order_relaxed);
   while (live > peak && !r.peak.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
   }
@@ -169,6 +179,7 @@ void* allocate(std::size_t bytes) {
   if (!h) {
     void* p = system_allocate(c.bytes);
     count_late([&](MemoryCounters& m) { m.live_bytes += counted, ++m.blocks, ++m.system_allocations; });
+    note_peak(Registry::get().tell(counted));
     return p;
   }
   void* p;
@@ -181,7 +192,7 @@ void* allocate(std::size_t bytes) {
   }
   h->counts.blocks.add(1);
   h->counts.live_bytes.add(counted);
-  if (c.bytes >= peak_granularity) note_peak();
+  if (c.bytes >= peak_granularity) note_peak(h->tell_live_bytes());
   return p;
 }
 
@@ -191,9 +202,11 @@ void deallocate(void* block, std::size_t bytes) noexcept {
   if (!h) {
     std::free(block);
     count_late([&](MemoryCounters& m) { m.live_bytes -= static_cast<std::int64_t>(c.bytes); });
+    Registry::get().tell(-static_cast<std::int64_t>(c.bytes));
     return;
   }
   h->counts.live_bytes.add(-static_cast<std::int64_t>(c.bytes));
+  if (c.bytes >= peak_granularity) h->tell_live_bytes();
   if (!use_free_lists || h->kept_bytes + c.bytes > kept_bytes_limit) {
     std::free(block);
     return;
