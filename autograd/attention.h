@@ -16,15 +16,17 @@ enum class Kernel {
           ///< pass
 };
 
+/// How attention is wanted, for designated initializers: `{.mask = Mask::causal(), .need_weights = false}`.
 struct AttentionOptions {
-  Mask mask = {};
-  std::optional<double> scale = {};  ///< of the scores; 1 / sqrt(d_k) when absent
-  double dropout_p = 0;              ///< of the weights, in training only; the returned weights are those before
-  bool training = false;
-  bool need_weights = true;  ///< whether to return the weights
-  Kernel kernel = Kernel::automatic;
+  Mask mask = {};                     ///< who may attend to whom; everybody to everything when absent
+  std::optional<double> scale = {};   ///< of the scores; 1 / sqrt(d_k) when absent
+  double dropout_p = 0;               ///< of the weights, in training only; the returned weights are those before
+  bool training = false;              ///< whether dropout works
+  bool need_weights = true;           ///< whether to return the weights
+  Kernel kernel = Kernel::automatic;  ///< which code does it
 };
 
+/// What attention gives: `auto [output, weights] = ...`.
 struct Attention {
   Tensor output;   ///< (..., Tq, d_v)
   Tensor weights;  ///< (..., Tq, Tk), rows sum to 1; undefined unless asked for
@@ -40,10 +42,11 @@ Attention scaled_dot_product_attention(const Tensor& q, const Tensor& k, const T
 /// What a call would do.
 struct AttentionPlan {
   Kernel kernel = Kernel::automatic;  ///< never automatic
-  std::string reason;
-  double flops = 0;  ///< of the two products of the forward, over the pairs that position and lengths allow
-  double bytes = 0;  ///< that the forward allocates beside its results: scores, weights and masks, or row statistics and tiles
+  std::string reason;                 ///< why this kernel, in words
+  double flops = 0;                   ///< of the two products of the forward, over the pairs that position and lengths allow
+  double bytes = 0;                   ///< that the forward allocates beside its results: scores, weights and masks, or row statistics and tiles
 };
+/// Looks at shapes and options as scaled_dot_product_attention does, with its errors, and computes nothing.
 AttentionPlan attention_plan(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& = {});
 
 }  // namespace heed

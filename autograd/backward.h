@@ -6,6 +6,7 @@
 
 namespace heed {
 
+/// What a call of `grad` leaves behind, and what it puts up with.
 struct GradOptions {
   bool retain_graph = false;  ///< keep the graph for another pass
   bool create_graph = false;  ///< record the pass itself, for derivatives of derivatives; implies retain_graph

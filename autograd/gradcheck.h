@@ -23,10 +23,16 @@ class GradcheckMode {
   /// n random elements of each input, for two random cotangents of the outputs. The report says how many elements were not looked at.
   static GradcheckMode sampled(Index n = 64) { return GradcheckMode(Kind::sampled, n); }
 
-  enum class Kind { automatic, full, directional, sampled };
-  Kind kind() const { return kind_; }
-  Index count() const { return count_; }
-  GradcheckMode() = default;
+  /// Which of the four above.
+  enum class Kind {
+    automatic,    ///< by predicted time
+    full,         ///< the whole Jacobian
+    directional,  ///< random directions
+    sampled       ///< random elements
+  };
+  Kind kind() const { return kind_; }     ///< as made, automatic not yet decided
+  Index count() const { return count_; }  ///< of directions or elements for each input
+  GradcheckMode() = default;              ///< automatic
 
  private:
   GradcheckMode(Kind kind, Index count) : kind_(kind), count_(count) {}
@@ -34,8 +40,9 @@ class GradcheckMode {
   Index count_ = 0;
 };
 
+/// How a gradient is checked.
 struct GradcheckOptions {
-  GradcheckMode mode = {};
+  GradcheckMode mode = {};      ///< how much of the Jacobian
   bool allow_f32 = false;       ///< accept f32 inputs, whose differences carry few digits
   std::uint64_t seed = 0;       ///< of cotangents, directions and samples
   std::size_t max_entries = 8;  ///< entries of an input that the report lists at most
@@ -44,20 +51,23 @@ struct GradcheckOptions {
 
 /// One derivative: d output / d input[index], the output being one element (mode full) or the outputs' sum with a random cotangent.
 struct GradcheckEntry {
-  std::string name;    ///< of the input
-  Dims index;          ///< in the input; empty for a direction
-  std::string output;  ///< which element of the outputs, or "cotangent 0"
-  double analytic = 0, numeric = 0;
-  double abs_error = 0, rel_error = 0;
+  std::string name;            ///< of the input
+  Dims index;                  ///< in the input; empty for a direction
+  std::string output;          ///< which element of the outputs, or "cotangent 0"
+  double analytic = 0;         ///< what backward gave
+  double numeric = 0;          ///< what differences gave
+  double abs_error = 0;        ///< |analytic - numeric|
+  double rel_error = 0;        ///< of the larger of the two
   double estimated_error = 0;  ///< of the numeric value: truncation and rounding
   std::string verdict;         ///< "ok", "wrong", "kink" (derivatives from left and right differ) or "nan"
 };
 
+/// What a check found.
 struct GradcheckReport {
-  bool ok = false;
-  std::string message;                  ///< for people: a table, what was not checked, and where the bug is
-  std::vector<GradcheckEntry> entries;  ///< all wrong ones up to max_entries for each input, then the worst right one of each
-  explicit operator bool() const { return ok; }
+  bool ok = false;                               ///< no entry is wrong, a kink or NaN, and the function is deterministic
+  std::string message;                           ///< for people: a table, what was not checked, and where the bug is
+  std::vector<GradcheckEntry> entries;           ///< all wrong ones up to max_entries for each input, then the worst right one of each
+  explicit operator bool() const { return ok; }  ///< `if (gradcheck(...))`
   /// The same for programs: {"ok", "message", "entries": [{"name", "index", "output", "analytic", "numeric", "abs_error", "rel_error",
   /// "estimated_error", "verdict"}]}.
   std::string to_json() const;
@@ -108,6 +118,7 @@ template <detail::Thunk F>
 GradcheckReport gradgradcheck(F&& fn, const NamedTensors& inputs, const GradcheckOptions& options = {}) {
   return detail::run_gradgradcheck([&] { return detail::as_outputs(fn()); }, inputs, options);
 }
+/// As above for a function of its inputs.
 template <detail::FunctionOfTensors F>
 GradcheckReport gradgradcheck(F&& fn, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
   return detail::run_gradgradcheck([&] { return detail::as_outputs(fn(inputs)); }, detail::numbered(inputs), options);

@@ -8,6 +8,7 @@
 
 namespace heed {
 
+/// How far f32 may be from f64.
 struct KernelcheckOptions {
   double tolerance = 64;   ///< error allowed, in the unit of KernelcheckEntry::error; heed's own ops stay below 20
   std::uint64_t seed = 0;  ///< of the cotangents
@@ -15,22 +16,24 @@ struct KernelcheckOptions {
 
 /// A result that f32 and f64 both computed.
 struct KernelcheckEntry {
-  std::string name;  ///< "output 0", "gradient of x"
-  Dims index;        ///< of the worst element
-  double f32_value = 0, f64_value = 0;
+  std::string name;      ///< "output 0", "gradient of x"
+  Dims index;            ///< of the worst element
+  double f32_value = 0;  ///< of the worst element
+  double f64_value = 0;  ///< of the same element
   /// |f32 - f64| in units of f32's epsilon times the largest magnitude in the element's row (along the last dim), or of the most that this row moves
   /// in f64 when inputs and cotangents change by that epsilon, where it is more: where large terms cancel to a small result. Rows of less than a
   /// tenth of the largest element are measured beside that tenth.
   double error = 0;
-  double bound = 0;
-  bool ok = false;
+  double bound = 0;  ///< what `error` may be: the tolerance times the square root of the longest sum
+  bool ok = false;   ///< error <= bound
 };
 
+/// What a comparison of f32 with f64 found.
 struct KernelcheckReport {
-  bool ok = false;
-  std::string message;  ///< a table for people
-  std::vector<KernelcheckEntry> entries;
-  explicit operator bool() const { return ok; }
+  bool ok = false;                               ///< every entry is
+  std::string message;                           ///< a table for people
+  std::vector<KernelcheckEntry> entries;         ///< one for each output and each gradient
+  explicit operator bool() const { return ok; }  ///< `if (kernelcheck(...))`
 };
 
 namespace detail {

@@ -18,7 +18,7 @@ class Mask {
   /// `Mask::keep` of a boolean tensor. DTypeError for other dtypes, which could be meant either way.
   Mask(const Tensor& keep);
 
-  static Mask none() { return {}; }
+  static Mask none() { return {}; }  ///< the default, by name
   /// Keys j <= i; wants as many queries as keys, and says so otherwise.
   static Mask causal();
   /// Keys j <= i + offset, for any numbers of queries and keys: the last query of a cache of `offset` earlier keys.
@@ -49,14 +49,15 @@ class Mask {
 
   // What kernels read.
 
+  /// Whether everything may be attended to and nothing is added.
   bool is_none() const { return !is_causal_ && !window_ && !alibi_heads_ && lengths_.empty() && keeps_.empty() && biases_.empty(); }
-  bool is_causal() const { return is_causal_; }
-  std::optional<Index> offset() const { return offset_; }
-  std::optional<Index> window() const { return window_; }
-  std::optional<Index> alibi_heads() const { return alibi_heads_; }
-  const std::vector<Index>& key_lengths() const { return lengths_; }
-  const std::vector<Tensor>& keeps() const { return keeps_; }
-  const std::vector<Tensor>& biases() const { return biases_; }
+  bool is_causal() const { return is_causal_; }                       ///< with or without an offset
+  std::optional<Index> offset() const { return offset_; }             ///< where the first query stands, if it was said
+  std::optional<Index> window() const { return window_; }             ///< the narrowest of those joined
+  std::optional<Index> alibi_heads() const { return alibi_heads_; }   ///< as given to `alibi`
+  const std::vector<Index>& key_lengths() const { return lengths_; }  ///< by batch entry; empty without
+  const std::vector<Tensor>& keeps() const { return keeps_; }         ///< boolean, all must allow
+  const std::vector<Tensor>& biases() const { return biases_; }       ///< added up
 
  private:
   bool is_causal_ = false;
@@ -65,6 +66,7 @@ class Mask {
   std::vector<Tensor> keeps_, biases_;
 };
 
+/// As to_string.
 std::ostream& operator<<(std::ostream&, const Mask&);
 
 namespace detail {

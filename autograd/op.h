@@ -35,19 +35,21 @@ class Node;
 /// An op's name and the place that called it: `record("square", ...)` points at the line of that call, `record({"square", caller}, ...)`
 /// at the caller's caller. The name must outlive the graph: a literal.
 struct OpName {
-  const char* name;
-  Caller caller;
+  const char* name;  ///< a literal
+  Caller caller;     ///< what reports point at
+  /// At the line of the call, or where the caller of an op called it.
   OpName(const char* op, Caller from = Caller::here()) : name(op), caller(from) {}
 };
 
 /// A value kept for backward that notices later in-place writes.
 class Saved {
  public:
+  /// `saved(t)`: no copy of the elements.
   explicit Saved(const Tensor& t) : tensor_(t), version_(t.defined() ? t.ref()->storage->version() : 0) {}
-  Saved(const Saved& other);
-  Saved(Saved&&) noexcept = default;
-  Saved& operator=(const Saved&) = default;
-  Saved& operator=(Saved&&) noexcept = default;
+  Saved(const Saved& other);                     ///< keeps the same value; how saved bytes are counted
+  Saved(Saved&&) noexcept = default;             ///< leaves the other undefined
+  Saved& operator=(const Saved&) = default;      ///< keeps the same value
+  Saved& operator=(Saved&&) noexcept = default;  ///< leaves the other undefined
   /// The value, inside a backward that creates a graph with its history. GradError when it was written to since; undefined when saved so.
   Tensor get() const;
 
@@ -55,21 +57,23 @@ class Saved {
   Tensor tensor_;
   std::uint32_t version_;
 };
-inline Saved saved(const Tensor& t) { return Saved(t); }
+inline Saved saved(const Tensor& t) { return Saved(t); }  ///< for the capture of a backward lambda: `[x = saved(x)]`
 
 /// One gradient for each input of the op, in order; undefined where there is none.
 class Grads {
  public:
+  /// `return {da, db};`, for at most four inputs.
   template <class... T>
   requires(std::same_as<std::remove_cvref_t<T>, Tensor>&&...) Grads(T&&... grads) : size_(sizeof...(T)) {
     static_assert(sizeof...(T) <= inline_size, "use the constructor from a vector");
     std::size_t i = 0;
     ((few_[i++] = std::forward<T>(grads)), ...);
   }
+  /// For any number of inputs.
   Grads(std::vector<Tensor> grads) : many_(std::move(grads)), size_(many_.size()) {}
 
-  std::size_t size() const { return size_; }
-  Tensor& operator[](std::size_t i) { return many_.empty() ? few_[i] : many_[i]; }
+  std::size_t size() const { return size_; }                                        ///< as many as inputs, or the engine throws
+  Tensor& operator[](std::size_t i) { return many_.empty() ? few_[i] : many_[i]; }  ///< of input i; unchecked
 
  private:
   static constexpr std::size_t inline_size = 4;
@@ -86,7 +90,8 @@ class BackwardContext {
   /// Whether this backward is itself recorded, so that the rule must be made of ops.
   bool creates_graph() const;
 
-  using Filter = std::function<bool(const detail::Node&)>;
+  using Filter = std::function<bool(const detail::Node&)>;  ///< whether a node lies on a way that the pass takes
+  /// What the engine makes for each node that it runs.
   BackwardContext(const detail::Node& node, const Filter& wanted) : node_(node), wanted_(wanted) {}
 
  private:

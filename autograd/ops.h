@@ -16,23 +16,26 @@ namespace heed {
 
 /// A tensor operand that remembers the line it was written on: how operators know where they were called.
 struct Located {
-  const Tensor& tensor;
-  Caller caller;
+  const Tensor& tensor;  ///< the operand
+  Caller caller;         ///< of the operator
+  /// How the operand of `-x` or `!x` is passed.
   Located(const Tensor& t, Caller from = Caller::here()) : tensor(t), caller(from) {}
 };
 
 /// A tensor or a plain number beside a tensor; the number takes the tensor's dtype. DTypeError for a fractional number beside an i64 tensor.
 class Operand {
  public:
+  /// A tensor: not copied.
   Operand(const Tensor& t, Caller from = Caller::here()) : caller(from), tensor_(&t) {}
+  /// A plain number.
   template <class N>
   requires std::is_arithmetic_v<N> Operand(N n, Caller from = Caller::here()) : caller(from), number_(n) {}
 
   /// The tensor, or the number as a tensor without dims beside one of `dtype`.
   Tensor beside(const char* op, DType dtype) const;
-  const Tensor* tensor() const { return tensor_; }
+  const Tensor* tensor() const { return tensor_; }  ///< null for a number
 
-  Caller caller;
+  Caller caller;  ///< of the op
 
  private:
   const Tensor* tensor_ = nullptr;
@@ -41,45 +44,50 @@ class Operand {
 
 /// A plain number as the left operand.
 struct LeftNumber {
-  detail::Number number;
-  Caller caller;
+  detail::Number number;  ///< as written: whole numbers stay exact
+  Caller caller;          ///< of the operator
+  /// Any arithmetic type.
   template <class N>
   requires std::is_arithmetic_v<N> LeftNumber(N n, Caller from = Caller::here()) : number(n), caller(from) {}
 };
 
 // Element by element, two operands (autograd/ops/arithmetic.cpp). i64: all but `/` and pow.
 
-Tensor operator+(const Tensor& a, const Operand& b);
-Tensor operator-(const Tensor& a, const Operand& b);
-Tensor operator*(const Tensor& a, const Operand& b);
-Tensor operator/(const Tensor& a, const Operand& b);
-Tensor operator+(const LeftNumber& a, const Tensor& b);
-Tensor operator-(const LeftNumber& a, const Tensor& b);
-Tensor operator*(const LeftNumber& a, const Tensor& b);
-Tensor operator/(const LeftNumber& a, const Tensor& b);
-Tensor operator-(const Located& x);
+Tensor operator+(const Tensor& a, const Operand& b);     ///< da = dy, db = dy
+Tensor operator-(const Tensor& a, const Operand& b);     ///< da = dy, db = -dy
+Tensor operator*(const Tensor& a, const Operand& b);     ///< da = dy b, db = dy a
+Tensor operator/(const Tensor& a, const Operand& b);     ///< da = dy / b, db = -dy a / b^2; f32 and f64
+Tensor operator+(const LeftNumber& a, const Tensor& b);  ///< db = dy
+Tensor operator-(const LeftNumber& a, const Tensor& b);  ///< db = -dy
+Tensor operator*(const LeftNumber& a, const Tensor& b);  ///< db = dy a
+Tensor operator/(const LeftNumber& a, const Tensor& b);  ///< db = -dy a / b^2; f32 and f64
+Tensor operator-(const Located& x);                      ///< dx = -dy
 /// a^b. d/da = b a^(b-1), 0 where b is 0; d/db = a^b log a, 0 where a is 0 and b >= 0.
 Tensor pow(const Tensor& a, const Operand& b);
-Tensor pow(const LeftNumber& a, const Tensor& b);
+Tensor pow(const LeftNumber& a, const Tensor& b);  ///< as above
 /// The larger one, NaN if either is; a tie gives half of the gradient to each.
 Tensor maximum(const Tensor& a, const Operand& b);
-Tensor minimum(const Tensor& a, const Operand& b);
+Tensor minimum(const Tensor& a, const Operand& b);  ///< the smaller one, else as maximum
 
 // Element by element, one operand (autograd/ops/pointwise.cpp). f32 and f64; neg, abs, square and relu also i64.
 
-Tensor exp(const Tensor& x, Caller = Caller::here());
-Tensor log(const Tensor& x, Caller = Caller::here());
-Tensor log1p(const Tensor& x, Caller = Caller::here());  ///< log(1 + x), exact near 0
-Tensor sqrt(const Tensor& x, Caller = Caller::here());   ///< gradient inf at 0
-Tensor rsqrt(const Tensor& x, Caller = Caller::here());  ///< 1 / sqrt(x)
-Tensor square(const Tensor& x, Caller = Caller::here());
-Tensor abs(const Tensor& x, Caller = Caller::here());  ///< gradient 0 at 0
-Tensor tanh(const Tensor& x, Caller = Caller::here());
+Tensor exp(const Tensor& x, Caller = Caller::here());      ///< dx = dy y
+Tensor log(const Tensor& x, Caller = Caller::here());      ///< natural; -inf at 0, NaN below; dx = dy / x
+Tensor log1p(const Tensor& x, Caller = Caller::here());    ///< log(1 + x), exact near 0
+Tensor sqrt(const Tensor& x, Caller = Caller::here());     ///< gradient inf at 0
+Tensor rsqrt(const Tensor& x, Caller = Caller::here());    ///< 1 / sqrt(x)
+Tensor square(const Tensor& x, Caller = Caller::here());   ///< x^2, dx = 2 x dy
+Tensor abs(const Tensor& x, Caller = Caller::here());      ///< gradient 0 at 0
+Tensor tanh(const Tensor& x, Caller = Caller::here());     ///< dx = dy (1 - y^2)
 Tensor sigmoid(const Tensor& x, Caller = Caller::here());  ///< 1 / (1 + exp(-x))
 Tensor relu(const Tensor& x, Caller = Caller::here());     ///< max(x, 0), gradient 0 at 0
 Tensor silu(const Tensor& x, Caller = Caller::here());     ///< x sigmoid(x)
 /// Hendrycks and Gimpel, "Gaussian error linear units", 2016. erf: x/2 (1 + erf(x / sqrt 2)); tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-enum class Gelu { erf, tanh };
+enum class Gelu {
+  erf,  ///< exact
+  tanh  ///< the approximation that GPT-2 uses
+};
+/// x Phi(x), Phi being the normal distribution: in full, or approximated by tanh.
 Tensor gelu(const Tensor& x, Gelu = Gelu::erf, Caller = Caller::here());
 
 // Choosing between elements (autograd/ops/choose.cpp).
@@ -95,19 +103,20 @@ Tensor triu(const Tensor& x, Index diagonal = 0, Caller = Caller::here());  ///<
 
 // Comparisons and logic, to boolean (autograd/ops/logic.cpp).
 
-Tensor eq(const Tensor& a, const Operand& b);
-Tensor ne(const Tensor& a, const Operand& b);
-Tensor lt(const Tensor& a, const Operand& b);
-Tensor le(const Tensor& a, const Operand& b);
-Tensor gt(const Tensor& a, const Operand& b);
-Tensor ge(const Tensor& a, const Operand& b);
-Tensor isnan(const Tensor& x, Caller = Caller::here());
-Tensor isfinite(const Tensor& x, Caller = Caller::here());
-Tensor operator&(const Tensor& a, const Operand& b);  ///< boolean only
-Tensor operator|(const Tensor& a, const Operand& b);
-Tensor operator!(const Located& x);
+Tensor eq(const Tensor& a, const Operand& b);               ///< a == b; false beside NaN
+Tensor ne(const Tensor& a, const Operand& b);               ///< a != b; true beside NaN
+Tensor lt(const Tensor& a, const Operand& b);               ///< a < b; false beside NaN
+Tensor le(const Tensor& a, const Operand& b);               ///< a <= b; false beside NaN
+Tensor gt(const Tensor& a, const Operand& b);               ///< a > b; false beside NaN
+Tensor ge(const Tensor& a, const Operand& b);               ///< a >= b; false beside NaN
+Tensor isnan(const Tensor& x, Caller = Caller::here());     ///< false everywhere for i64 and boolean
+Tensor isfinite(const Tensor& x, Caller = Caller::here());  ///< neither NaN nor infinite
+Tensor operator&(const Tensor& a, const Operand& b);        ///< both; boolean only
+Tensor operator|(const Tensor& a, const Operand& b);        ///< either or both; boolean only
+Tensor operator!(const Located& x);                         ///< boolean only
 /// Over the whole tensor, or over dims; any of nothing is false, all of nothing is true.
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());
+/// As any: whether no element is false.
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());
 
 // Reductions (autograd/ops/reduce.cpp): over the whole tensor when `dims` is empty, to a tensor without dims or, with keepdim, with sizes of 1.
@@ -116,6 +125,7 @@ Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller 
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());  ///< NaN of nothing
 /// Values only; NaN if there is one. The first of equal elements gets the gradient. ShapeError over nothing. Also i64.
 Tensor max(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());
+/// As max, the smallest.
 Tensor min(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());
 /// sum (x - mean)^2 / (n - correction), NaN where that is 0 / 0.
 Tensor var(const Tensor& x, const Dims& dims = {}, double correction = 1, bool keepdim = false, Caller = Caller::here());
@@ -131,17 +141,18 @@ Tensor argmax(const Tensor& x, std::optional<Index> dim = {}, bool keepdim = fal
 /// Same elements in row-major order under another shape; one size may be -1. A view where the strides allow, else a copy. ShapeError quotes the
 /// element count.
 Tensor reshape(const Tensor& x, const Dims& shape, Caller = Caller::here());
+/// Dims `start` to `end`, both included, as one: a reshape.
 Tensor flatten(const Tensor& x, Index start = 0, Index end = -1, Caller = Caller::here());
-Tensor transpose(const Tensor& x, Index a, Index b, Caller = Caller::here());
-Tensor permute(const Tensor& x, const Dims& order, Caller = Caller::here());
+Tensor transpose(const Tensor& x, Index a, Index b, Caller = Caller::here());  ///< two dims change places
+Tensor permute(const Tensor& x, const Dims& order, Caller = Caller::here());   ///< dim i of the result is dim order[i] of x
 /// Without the size-1 dim `dim` (itself when its size is not 1), or without all size-1 dims.
 Tensor squeeze(const Tensor& x, std::optional<Index> dim = {}, Caller = Caller::here());
-Tensor unsqueeze(const Tensor& x, Index dim, Caller = Caller::here());
+Tensor unsqueeze(const Tensor& x, Index dim, Caller = Caller::here());  ///< with a new dim of size 1 that becomes dim `dim`
 /// Size-1 and missing leading dims repeated without copying; -1 keeps a size.
 Tensor expand(const Tensor& x, const Dims& shape, Caller = Caller::here());
 /// Elements start, start + step, ... before end along dim; negative counts from the end, out of range is clamped.
 Tensor slice(const Tensor& x, Index dim, Index start, Index end, Index step = 1, Caller = Caller::here());
-Tensor select(const Tensor& x, Index dim, Index i, Caller = Caller::here());
+Tensor select(const Tensor& x, Index dim, Index i, Caller = Caller::here());  ///< what stands at i along dim, which goes; IndexError
 /// Along an existing dim: the other sizes are equal.
 Tensor cat(const std::vector<Tensor>& tensors, Index dim = 0, Caller = Caller::here());
 /// Along a new dim: all shapes are equal.
@@ -181,11 +192,17 @@ Tensor dropout(const Tensor& x, double p, bool training, Caller = Caller::here()
 
 // Losses (autograd/ops/loss.cpp).
 
-enum class Reduction { none, mean, sum };
+/// What becomes of the losses of single elements.
+enum class Reduction {
+  none,  ///< they are returned
+  mean,  ///< over those that count
+  sum    ///< of them
+};
+/// Which targets count, and how.
 struct CrossEntropyOptions {
-  Reduction reduction = Reduction::mean;
-  Index ignore_index = -100;   ///< targets of this value count neither in the sum nor in the mean
-  double label_smoothing = 0;  ///< this share of the target is spread evenly over all classes
+  Reduction reduction = Reduction::mean;  ///< what becomes of the losses of single rows
+  Index ignore_index = -100;              ///< targets of this value count neither in the sum nor in the mean
+  double label_smoothing = 0;             ///< this share of the target is spread evenly over all classes
 };
 /// -log softmax(logits)[target] per row: logits (N, C) with targets (N), or (C) with a target without dims; targets i64. Mean is over the targets
 /// that count: NaN when none does, with gradients of 0. IndexError for a target outside [0, C).

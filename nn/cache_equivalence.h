@@ -10,12 +10,16 @@
 
 namespace heed::nn {
 
+/// What check_cache_equivalence found.
 struct CacheReport {
-  bool ok = false;
-  std::string message;  ///< what was looked at, or the first difference in words
-  Index position = -1;  ///< the first output position that differs
-  explicit operator bool() const { return ok; }
+  bool ok = false;                               ///< steps and chunks give what the whole sequence gives
+  std::string message;                           ///< what was looked at, or the first difference in words
+  Index position = -1;                           ///< the first output position that differs
+  explicit operator bool() const { return ok; }  ///< `if (check_cache_equivalence(...))`
 };
+
+/// From the next pieces of x to their outputs.
+using Decoder = std::function<Tensor(const Tensor&)>;
 
 /// Whether a model that is fed piece by piece, with what it caches, gives what it gives for the whole sequence: one-token steps, and random chunks.
 ///
@@ -23,7 +27,6 @@ struct CacheReport {
 /// x to their outputs that keeps its caches. Results agree to 1e-10 (f64) or 1e-4 (f32) of the largest output: chunks sum in another order. Runs
 /// without recording, in whatever mode the model is; a model that is not deterministic (dropout in training) is reported as such.
 /// ShapeError for other shapes.
-using Decoder = std::function<Tensor(const Tensor&)>;
 CacheReport check_cache_equivalence(const Decoder& whole, const std::function<Decoder()>& start, const Tensor& x);
 
 /// For a layer `model(x, mask, KVCache*)` under a causal mask, as MultiHeadAttention.

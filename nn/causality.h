@@ -7,11 +7,13 @@
 
 namespace heed::nn {
 
+/// What check_causality found.
 struct CausalityReport {
-  bool ok = false;
-  std::string message;         ///< what was looked at, or the first leak in words
-  Index query = -1, key = -1;  ///< the first pair that leaks: output position `query` depends on the later input position `key`
-  explicit operator bool() const { return ok; }
+  bool ok = false;                               ///< no output depends on a later input
+  std::string message;                           ///< what was looked at, or the first leak in words
+  Index query = -1;                              ///< the first output position that leaks
+  Index key = -1;                                ///< the later input position that it depends on
+  explicit operator bool() const { return ok; }  ///< `if (check_causality(...))`
 };
 
 /// Whether outputs of `fn` at a position depend on no later input: x (B, T, C), f32 or f64, to an output (B, T, ...).

@@ -10,12 +10,12 @@ class Dropout {
   /// Error for a p outside of [0, 1].
   explicit Dropout(double p = 0.5);
 
-  Tensor operator()(const Tensor& x, Caller = Caller::here()) const;
+  Tensor operator()(const Tensor& x, Caller = Caller::here()) const;  ///< of any shape
 
-  void visit(Visitor& v) { v("training", training); }
+  void visit(Visitor& v) { v("training", training); }  ///< no state
 
-  double p;
-  bool training = true;
+  double p;              ///< of an element to become 0
+  bool training = true;  ///< set by `train`
 };
 
 }  // namespace heed::nn

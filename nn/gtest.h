@@ -1,6 +1,7 @@
 #pragma once
 
-// Matchers for users of GoogleTest, included as <heed/gtest.h>.
+/// @file
+/// Matchers for users of GoogleTest.
 
 #include <gtest/gtest.h>
 
@@ -16,4 +17,5 @@ inline testing::AssertionResult passed(const GradcheckReport& report) {
 
 /// EXPECT_GRADCHECK(fn, inputs[, options]): passes when `heed::gradcheck` does; its table is the failure's text.
 #define EXPECT_GRADCHECK(...) EXPECT_TRUE(::heed::detail::passed(::heed::gradcheck(__VA_ARGS__)))
+/// As EXPECT_GRADCHECK, and leaves the test where it fails.
 #define ASSERT_GRADCHECK(...) ASSERT_TRUE(::heed::detail::passed(::heed::gradcheck(__VA_ARGS__)))

@@ -10,16 +10,20 @@
 namespace heed::nn {
 
 /// What a terminal may be sent.
-enum class Ink { ascii, color };
+enum class Ink {
+  ascii,  ///< characters of growing darkness
+  color   ///< the 256 colors of ANSI escapes
+};
 
 /// Color for terminals, ASCII for files and pipes and where the environment sets NO_COLOR (no-color.org) or TERM=dumb.
 Ink ink_for(std::FILE* stream);
 
+/// How weights are drawn.
 struct HeatMapOptions {
   std::vector<std::string> queries = {};  ///< a label for each row; numbers where absent
   std::vector<std::string> keys = {};     ///< a label for each column, read downwards; numbers where absent
   Tensor allowed = {};                    ///< boolean (Tq, Tk): cells where it is false are left blank, which tells masked from zero
-  Ink ink = Ink::ascii;
+  Ink ink = Ink::ascii;                   ///< `ink_for(stdout)` asks the terminal
   Index width = 80;                ///< columns of the terminal; neighboring keys share a cell, which shows their largest weight, where there are more
   std::optional<Index> head = {};  ///< which head of weights (H, Tq, Tk) or (B, H, Tq, Tk)
   Index batch = 0;                 ///< which entry of weights (B, H, Tq, Tk)

@@ -42,3 +42,21 @@
 #include "tensor/parallel.h"
 #include "tensor/random.h"
 #include "tensor/tensor.h"
+
+/// @mainpage heed
+/// Tensors, reverse-mode differentiation and attention layers on a CPU, in C++20. `#include <heed/heed.h>` brings everything on these pages, but for
+/// the formatters in `<heed/fmt.h>` and the matchers in `<heed/gtest.h>`.
+///
+/// - Data: heed::Tensor, its factories and ops in the namespace heed, heed::load_npy and heed::load_safetensors.
+/// - Attention: heed::scaled_dot_product_attention, heed::Mask, heed::nn::SingleHeadSelfAttention, heed::nn::MultiHeadAttention.
+/// - Differentiation: heed::Tensor::backward, heed::grad, heed::gradcheck; heed::record for ops of one's own.
+/// - Training: what is a layer (heed::nn::Module), heed::nn::AdamW, heed::nn::save and heed::nn::load.
+///
+/// Errors are exceptions, heed::Error and what is derived from it. Names and meaning are PyTorch's where it has them.
+
+/// Tensors, how gradients flow through them, and the proof that they are right. Sizes: B batch entries, T positions, C channels, H heads, D head
+/// size.
+namespace heed {}
+
+/// Layers as plain values, optimizers, and reports on what they have learned.
+namespace heed::nn {}

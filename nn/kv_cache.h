@@ -12,9 +12,10 @@ namespace heed::nn {
 /// what it holds has no history. Memory grows by doubling. Copies are deep: each goes on by itself.
 class KVCache {
  public:
-  KVCache() = default;
-  KVCache(const KVCache&);
-  KVCache(KVCache&& other) noexcept { swap(other); }
+  KVCache() = default;                                ///< empty, of no sizes yet
+  KVCache(const KVCache&);                            ///< deep: for a second way to go on
+  KVCache(KVCache&& other) noexcept { swap(other); }  ///< leaves the other empty
+  /// As the constructors.
   KVCache& operator=(KVCache other) noexcept {
     swap(other);
     return *this;
@@ -35,9 +36,8 @@ class KVCache {
   /// Forgets everything, the sizes too.
   void clear() { *this = KVCache(); }
 
-  /// All keys (..., length, d_k) and values; undefined while nothing was added.
-  Tensor keys() const;
-  Tensor values() const;
+  Tensor keys() const;    ///< all of them, (..., length, d_k); undefined while nothing was added
+  Tensor values() const;  ///< all of them, (..., length, d_v); undefined while nothing was added
 
  private:
   void swap(KVCache& other) noexcept;

@@ -11,12 +11,13 @@ class LayerNorm {
   /// Error for an eps that is negative or not finite.
   explicit LayerNorm(const Dims& normalized_shape, double eps = 1e-5);
 
-  Tensor operator()(const Tensor& x, Caller = Caller::here()) const;
+  Tensor operator()(const Tensor& x, Caller = Caller::here()) const;  ///< of x's shape
 
-  void visit(Visitor& v) { v("weight", weight), v("bias", bias); }
+  void visit(Visitor& v) { v("weight", weight), v("bias", bias); }  ///< state: weight, bias
 
-  Tensor weight, bias;
-  double eps;
+  Tensor weight;  ///< of the normalized shape
+  Tensor bias;    ///< of the normalized shape
+  double eps;     ///< beside the variance, so that constant rows give the bias
 };
 
 }  // namespace heed::nn

@@ -45,6 +45,7 @@ class Visitor {
   void buffer(std::string_view name, Tensor& tensor) { add(name, tensor, true); }
   /// Whether the module is in training: what `train` sets. Every flag that is visited is taken for one.
   void operator()(std::string_view name, bool& training) { flags_.emplace_back(prefix_ + std::string(name), &training); }
+  /// A layer inside: its names follow "NAME.".
   template <Module M>
   void operator()(std::string_view name, M& child) {
     const Scope inside(prefix_, name);
@@ -55,6 +56,7 @@ class Visitor {
   void operator()(std::string_view name, std::vector<T>& members) {
     number(name, members);
   }
+  /// As above.
   template <class T, std::size_t n>
   void operator()(std::string_view name, std::array<T, n>& members) {
     number(name, members);
@@ -67,13 +69,14 @@ class Visitor {
 
   // What was listed, for the functions below.
 
+  /// A parameter or a buffer.
   struct Entry {
-    std::string path;
-    Tensor* tensor;
-    bool is_buffer;
+    std::string path;  ///< "blocks.0.attn.weight"
+    Tensor* tensor;    ///< the member itself
+    bool is_buffer;    ///< belongs to the state, is not trained
   };
-  const std::vector<Entry>& tensors() const { return tensors_; }
-  const std::vector<std::pair<std::string, bool*>>& flags() const { return flags_; }
+  const std::vector<Entry>& tensors() const { return tensors_; }                      ///< in the order of the visit
+  const std::vector<std::pair<std::string, bool*>>& flags() const { return flags_; }  ///< of training, in the order of the visit
 
   /// Error when two members of `m` have one name.
   template <Module M>

@@ -11,6 +11,7 @@
 
 namespace heed::nn {
 
+/// What heads of attention are made with beside their number.
 struct MultiHeadAttentionOptions {
   bool bias = true;                          ///< of all four projections
   std::optional<Index> kdim = {};            ///< size of a key's input; embed_dim when absent
@@ -50,27 +51,31 @@ class MultiHeadAttention {
   Attention operator()(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {}, Caller caller = Caller::here()) const {
     return attend(q, k, v, {.mask = mask}, nullptr, caller);
   }
+  /// As above, with options.
   template <std::same_as<AttentionOptions> Options = AttentionOptions>
   Attention operator()(const Tensor& q, const Tensor& k, const Tensor& v, const Options& options, Caller caller = Caller::here()) const {
     return attend(q, k, v, options, nullptr, caller);
   }
 
+  /// State: in_proj_weight or q_proj_weight, k_proj_weight and v_proj_weight; in_proj_bias, out_proj.weight, out_proj.bias.
   void visit(Visitor& v) {
     v("in_proj_weight", in_proj_weight), v("q_proj_weight", q_proj_weight), v("k_proj_weight", k_proj_weight), v("v_proj_weight", v_proj_weight);
     v("in_proj_bias", in_proj_bias), v("out_proj", out_proj), v("training", training);
   }
 
-  Index embed_dim() const { return embed_dim_; }
-  Index num_heads() const { return num_heads_; }
-  Index num_kv_heads() const { return num_kv_heads_; }
+  Index embed_dim() const { return embed_dim_; }        ///< size of queries' input and of the output
+  Index num_heads() const { return num_heads_; }        ///< of queries
+  Index num_kv_heads() const { return num_kv_heads_; }  ///< of keys and values; num_heads unless shared
 
-  Tensor in_proj_weight;                               ///< (3 embed_dim, embed_dim), rows of q, then k, then v; undefined beside the next three
-  Tensor q_proj_weight, k_proj_weight, v_proj_weight;  ///< (size of all heads, input size), where keys or values have sizes of their own
-  Tensor in_proj_bias;                                 ///< of q, then k, then v; undefined without bias
-  Linear out_proj;
-  double dropout;
-  bool training = true;
-  std::optional<RotaryOptions> rotary;
+  Tensor in_proj_weight;                ///< (3 embed_dim, embed_dim), rows of q, then k, then v; undefined beside the next three
+  Tensor q_proj_weight;                 ///< (embed_dim, embed_dim), where keys or values have sizes of their own
+  Tensor k_proj_weight;                 ///< (num_kv_heads head size, kdim), beside q_proj_weight
+  Tensor v_proj_weight;                 ///< (num_kv_heads head size, vdim), beside q_proj_weight
+  Tensor in_proj_bias;                  ///< of q, then k, then v; undefined without bias
+  Linear out_proj;                      ///< W_o and b_o
+  double dropout;                       ///< of the weights, in training
+  bool training = true;                 ///< set by `train`
+  std::optional<RotaryOptions> rotary;  ///< absent: the layer knows no positions
 
  private:
   Attention attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions&, KVCache*, Caller) const;

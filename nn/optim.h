@@ -16,9 +16,13 @@ namespace heed::nn {
 /// What an optimizer or `clip_grad_norm` works on: tensors, or named tensors.
 class ParameterList {
  public:
+  /// `nn::parameters(m)`, with the names given by `named`.
   ParameterList(const std::vector<Tensor>& tensors);
+  /// `nn::named_parameters(m)`
   ParameterList(NamedTensors tensors) : items_(std::move(tensors)) {}
+  /// `{w, b}`
   ParameterList(std::initializer_list<Tensor> tensors) : ParameterList(std::vector<Tensor>(tensors)) {}
+  /// `{{"w", w}, {"b", b}}`
   ParameterList(std::initializer_list<NamedTensors::value_type> tensors) : items_(tensors) {}
 
   /// The name is empty where none was given.
@@ -33,8 +37,8 @@ struct AdamWOptions;
 /// Parameters with options of their own: `AdamW opt({{matrices, {.weight_decay = 0.1}}, {others, {.weight_decay = 0}}})`.
 template <class Options>
 struct ParameterGroup {
-  ParameterList params;
-  Options options = {};
+  ParameterList params;  ///< stepped together
+  Options options = {};  ///< of the optimizer: SGDOptions, AdamOptions, AdamWOptions
 };
 
 /// Two groups with the names of `m`: tensors of two dims and more (matrices, tables) under `options`, and those of fewer (biases, norms), whose
@@ -70,10 +74,9 @@ class Optimizer {
   /// Makes the `.grad` of every parameter undefined.
   void zero_grad();
 
-  /// The learning rate of all groups, or of one. IndexError for a group that does not exist.
-  void set_lr(double lr);
-  void set_lr(double lr, std::size_t group);
-  double lr(std::size_t group = 0) const;
+  void set_lr(double lr);                     ///< the learning rate of all groups
+  void set_lr(double lr, std::size_t group);  ///< of one; IndexError for a group that does not exist
+  double lr(std::size_t group = 0) const;     ///< of one; IndexError for a group that does not exist
 
   /// A copy of the state: NAME.momentum_buffer with SGD and momentum; NAME.step (i64), NAME.exp_avg and NAME.exp_avg_sq with Adam and AdamW.
   /// Nothing for parameters that have not been stepped. Options are not part of it.
@@ -83,24 +86,26 @@ class Optimizer {
   void load_state_dict(const std::map<std::string, Tensor>&);
 
  protected:
+  /// What an optimizer says of one of its groups.
   struct Group {
-    ParameterList params;
-    double lr;
+    ParameterList params;              ///< as given
+    double lr;                         ///< to begin with
     std::vector<const char*> buffers;  ///< names of the tensors that a parameter's state has, at most 2
-    bool counts_steps;
+    bool counts_steps;                 ///< whether the state has NAME.step
   };
+  /// A parameter and its state.
   struct Item {
-    std::string name;
-    Tensor parameter;
-    std::size_t group;
-    Index steps = 0;
+    std::string name;               ///< given, or the position
+    Tensor parameter;               ///< the leaf itself
+    std::size_t group;              ///< its first one
+    Index steps = 0;                ///< taken so far
     std::array<Tensor, 2> buffers;  ///< row-major; undefined before the first step
   };
 
   /// `op` stands first in error texts.
   Optimizer(const char* op, std::vector<Group> groups);
-  Optimizer(Optimizer&&) = default;
-  Optimizer& operator=(Optimizer&&) = default;
+  Optimizer(Optimizer&&) = default;             ///< parameters and state move along
+  Optimizer& operator=(Optimizer&&) = default;  ///< as the constructor
 
  private:
   /// Moves `p`, given gradient and buffers of its dtype, all row-major.
@@ -113,40 +118,47 @@ class Optimizer {
   std::vector<Item> items_;
 };
 
+/// Of SGD, as in its formula.
 struct SGDOptions {
-  double lr = 1e-3;
-  double momentum = 0;
-  double weight_decay = 0;
-  bool nesterov = false;
+  double lr = 1e-3;         ///< learning rate
+  double momentum = 0;      ///< share of the last step that goes on; 0 keeps no state
+  double weight_decay = 0;  ///< added to the gradient, times the parameter
+  bool nesterov = false;    ///< looks one step ahead; wants momentum
 };
 
 /// Stochastic gradient descent. g += weight_decay p; b = momentum b + g, at first b = g; p -= lr b, with nesterov p -= lr (g + momentum b).
 class SGD final : public Optimizer {
  public:
-  SGD(const ParameterList&, const SGDOptions& = {});
-  explicit SGD(const std::vector<ParameterGroup<SGDOptions>>&);
+  SGD(const ParameterList&, const SGDOptions& = {});             ///< all parameters alike
+  explicit SGD(const std::vector<ParameterGroup<SGDOptions>>&);  ///< each group with its own options
 
  private:
   void update(Item&, Tensor& p, const Tensor& grad) override;
   std::vector<SGDOptions> options_;
 };
 
+/// Of Adam, as in its formula.
 struct AdamOptions {
-  double lr = 1e-3;
-  std::pair<double, double> betas = {0.9, 0.999};
-  double eps = 1e-8;
-  double weight_decay = 0;
+  double lr = 1e-3;                                ///< learning rate
+  std::pair<double, double> betas = {0.9, 0.999};  ///< b1 and b2, the memory of m and v
+  double eps = 1e-8;                               ///< beside the root, so that nothing is divided by 0
+  double weight_decay = 0;                         ///< added to the gradient, times the parameter
 };
 
 /// Kingma and Ba, 2015. g += weight_decay p; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;
 /// p -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) at step t = 1, 2, ...
 class Adam : public Optimizer {
  public:
-  Adam(const ParameterList&, const AdamOptions& = {});
-  explicit Adam(const std::vector<ParameterGroup<AdamOptions>>&);
+  Adam(const ParameterList&, const AdamOptions& = {});             ///< all parameters alike
+  explicit Adam(const std::vector<ParameterGroup<AdamOptions>>&);  ///< each group with its own options
 
  protected:
-  enum class Decay { in_gradient, decoupled };
+  /// Where weight decay goes.
+  enum class Decay {
+    in_gradient,  ///< Adam
+    decoupled     ///< AdamW
+  };
+  /// `op` stands first in error texts.
   Adam(const char* op, const std::vector<ParameterGroup<AdamOptions>>&, Decay);
 
  private:
@@ -155,18 +167,19 @@ class Adam : public Optimizer {
   Decay decay_;
 };
 
+/// Of AdamW, as in its formula.
 struct AdamWOptions {
-  double lr = 1e-3;
-  std::pair<double, double> betas = {0.9, 0.999};
-  double eps = 1e-8;
-  double weight_decay = 1e-2;
+  double lr = 1e-3;                                ///< learning rate
+  std::pair<double, double> betas = {0.9, 0.999};  ///< b1 and b2, the memory of m and v
+  double eps = 1e-8;                               ///< beside the root, so that nothing is divided by 0
+  double weight_decay = 1e-2;                      ///< of the parameter itself, times the learning rate
 };
 
 /// Adam with p -= lr weight_decay p in place of the decay in the gradient: Loshchilov and Hutter, 2019.
 class AdamW final : public Adam {
  public:
-  AdamW(const ParameterList&, const AdamWOptions& = {});
-  explicit AdamW(const std::vector<ParameterGroup<AdamWOptions>>&);
+  AdamW(const ParameterList&, const AdamWOptions& = {});             ///< all parameters alike
+  explicit AdamW(const std::vector<ParameterGroup<AdamWOptions>>&);  ///< each group with its own options
 };
 
 /// Scales all gradients by max_norm / (norm + 1e-6) where that is below 1, as PyTorch; returns the norm before: the root of the sum of the squares of

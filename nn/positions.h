@@ -10,10 +10,11 @@ enum class RotaryPairs {
   halves      ///< i and i + d/2, as in many published checkpoints
 };
 
+/// How vectors turn.
 struct RotaryOptions {
-  Index offset = 0;  ///< position of the first vector: the length of the cache
-  double base = 10000;
-  RotaryPairs pairs = RotaryPairs::neighbors;
+  Index offset = 0;                            ///< position of the first vector: the length of the cache
+  double base = 10000;                         ///< larger bases turn the later pairs slower
+  RotaryPairs pairs = RotaryPairs::neighbors;  ///< must be that of the checkpoint
 };
 
 /// Rotary positions, for queries and keys: Su et al., "RoFormer", 2021. x (..., T, d), d even, any number of heads and batches in front.

@@ -17,13 +17,15 @@ namespace heed::nn {
 template <class... Layers>
 class Sequential {
  public:
+  /// First to last.
   explicit Sequential(Layers... parts) : layers(std::move(parts)...) {}
 
+  /// What the last one returns: a tensor, or an Attention.
   auto operator()(const Tensor& x, Caller caller = Caller::here()) const { return run<0>(x, caller); }
 
-  void visit(Visitor& v) { visit_from<0>(v); }
+  void visit(Visitor& v) { visit_from<0>(v); }  ///< state: "0.weight" and so on
 
-  std::tuple<Layers...> layers;
+  std::tuple<Layers...> layers;  ///< `std::get<0>(mlp.layers)`
 
  private:
   template <std::size_t i, class X>

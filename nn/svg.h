@@ -13,13 +13,18 @@ namespace heed::nn {
 
 /// A line: y over x. A point that is not finite leaves a gap.
 struct SvgCurve {
-  std::string name = {};  ///< in the legend; absent from it when empty
-  std::vector<double> x = {}, y = {};
+  std::string name = {};       ///< in the legend; absent from it when empty
+  std::vector<double> x = {};  ///< across, in any order
+  std::vector<double> y = {};  ///< upwards, as many as x
 };
 
+/// What stands around curves.
 struct SvgCurvesOptions {
-  std::string title = {}, x_label = {}, y_label = {};
-  Index width = 720, height = 360;  ///< pixels; at least 200 x 120
+  std::string title = {};    ///< above; none when empty
+  std::string x_label = {};  ///< below the axis
+  std::string y_label = {};  ///< beside the axis
+  Index width = 720;         ///< pixels, at least 200
+  Index height = 360;        ///< pixels, at least 120
 };
 
 /// Curves over common axes, each in a color of its own. Of a curve with more points than the picture has columns, every column shows the lowest and
@@ -27,8 +32,9 @@ struct SvgCurvesOptions {
 /// pixels.
 std::string svg_curves(const std::vector<SvgCurve>&, const SvgCurvesOptions& = {});
 
+/// How weights are drawn.
 struct SvgHeatMapOptions {
-  std::string title = {};
+  std::string title = {};                 ///< above; none when empty
   std::vector<std::string> queries = {};  ///< a label for each row; numbers where absent
   std::vector<std::string> keys = {};     ///< a label for each column; numbers where absent
   Tensor allowed = {};                    ///< boolean (Tq, Tk): cells where it is false are hatched, which tells masked from zero

@@ -11,9 +11,19 @@ namespace heed {
 /// Sizes, strides, ids and the elements of i64 tensors.
 using Index = std::int64_t;
 
-enum class DType : std::uint8_t { f32, f64, i64, boolean };
-inline constexpr DType f32 = DType::f32, f64 = DType::f64, i64 = DType::i64, boolean = DType::boolean;
+/// Element types. Nothing is promoted silently: an op on two of them is a DTypeError.
+enum class DType : std::uint8_t {
+  f32,     ///< float
+  f64,     ///< double
+  i64,     ///< Index: ids, targets, positions
+  boolean  ///< bool: masks, one byte each
+};
+inline constexpr DType f32 = DType::f32;          ///< float, the default of every factory
+inline constexpr DType f64 = DType::f64;          ///< double, in which gradients are checked
+inline constexpr DType i64 = DType::i64;          ///< Index, never differentiated
+inline constexpr DType boolean = DType::boolean;  ///< bool, what comparisons give
 
+/// "f32", "f64", "i64", "boolean"
 std::ostream& operator<<(std::ostream&, DType);
 
 namespace detail {

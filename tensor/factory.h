@@ -58,11 +58,11 @@ class Nested {
 // Leaves without history. ShapeError for negative or overflowing sizes.
 
 Tensor empty(const Dims& shape, DType = f32);  ///< uninitialized
-Tensor zeros(const Dims& shape, DType = f32);
-Tensor ones(const Dims& shape, DType = f32);
-/// DTypeError for a value that an i64 or boolean tensor cannot hold.
+Tensor zeros(const Dims& shape, DType = f32);  ///< false, in a boolean tensor
+Tensor ones(const Dims& shape, DType = f32);   ///< true, in a boolean tensor
+/// One value everywhere. DTypeError for a value that an i64 or boolean tensor cannot hold.
 Tensor full(const Dims& shape, double value, DType = f32);
-Tensor eye(Index n, DType = f32);
+Tensor eye(Index n, DType = f32);  ///< (n, n): 1 on the diagonal, 0 elsewhere
 /// start, start + step, ... up to but without `end`: ceil((end - start) / step) elements, corrected by one where that quotient is rounded
 /// across a whole number, so that `end` never appears. Element i is start + i * step in double, exact in i64. ShapeError for a step of 0 or
 /// one that leads away from `end`, and for NaN or infinities; DTypeError for boolean, and for a fractional start or step in i64.

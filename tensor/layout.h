@@ -16,49 +16,57 @@ namespace heed {
 /// A short list of sizes, strides or dim numbers, held inline. Rank is at most 8 (ShapeError otherwise).
 class Dims {
  public:
-  static constexpr std::size_t max_rank = 8;
+  static constexpr std::size_t max_rank = 8;  ///< dims of a tensor at most
 
-  Dims() = default;
+  Dims() = default;  ///< of a tensor without dims
+  /// `zeros({2, 3})`
   Dims(std::initializer_list<Index> values) : Dims(std::span<const Index>(values.begin(), values.size())) {}
+  /// Sizes that are known at run time only.
   Dims(const std::vector<Index>& values) : Dims(std::span<const Index>(values)) {}
+  /// A part of other sizes.
   explicit Dims(std::span<const Index> values) {
     for (Index v : values) push_back(v);
   }
   /// One dim: `zeros(3)`, `sum(x, -1)`.
   template <std::integral I>
   requires(!std::same_as<I, bool>) Dims(I value) : size_(1) { values_[0] = static_cast<Index>(value); }
+  /// One value for every dim.
   static Dims filled(std::size_t rank, Index value) {
     Dims d;
     while (d.size() < rank) d.push_back(value);
     return d;
   }
 
-  std::size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-  Index operator[](std::size_t i) const { return values_[i]; }
-  Index& operator[](std::size_t i) { return values_[i]; }
-  Index back() const { return values_[size_ - 1u]; }
-  Index& back() { return values_[size_ - 1u]; }
-  const Index* begin() const { return values_.data(); }
-  const Index* end() const { return values_.data() + size_; }
-  Index* begin() { return values_.data(); }
-  Index* end() { return values_.data() + size_; }
-  bool contains(Index value) const { return std::find(begin(), end(), value) != end(); }
+  std::size_t size() const { return size_; }                                              ///< the rank
+  bool empty() const { return size_ == 0; }                                               ///< no dims: one element
+  Index operator[](std::size_t i) const { return values_[i]; }                            ///< from the front; unchecked
+  Index& operator[](std::size_t i) { return values_[i]; }                                 ///< from the front; unchecked
+  Index back() const { return values_[size_ - 1u]; }                                      ///< of the innermost dim; unchecked
+  Index& back() { return values_[size_ - 1u]; }                                           ///< of the innermost dim; unchecked
+  const Index* begin() const { return values_.data(); }                                   ///< the outermost dim
+  const Index* end() const { return values_.data() + size_; }                             ///< behind the innermost dim
+  Index* begin() { return values_.data(); }                                               ///< the outermost dim
+  Index* end() { return values_.data() + size_; }                                         ///< behind the innermost dim
+  bool contains(Index value) const { return std::find(begin(), end(), value) != end(); }  ///< in any dim
 
+  /// A new innermost dim. ShapeError beyond `max_rank`.
   void push_back(Index value) {
     if (size_ == max_rank) rank_overflow();
     values_[size_++] = value;
   }
-  void pop_back() { --size_; }
+  void pop_back() { --size_; }  ///< drops the innermost dim; unchecked
+  /// A new dim before dim `at`. ShapeError beyond `max_rank`.
   void insert(std::size_t at, Index value) {
     push_back(value);
     std::rotate(begin() + at, end() - 1, end());
   }
+  /// Drops dim `at`; unchecked.
   void erase(std::size_t at) {
     std::copy(begin() + at + 1, end(), begin() + at);
     --size_;
   }
 
+  /// The same rank and the same values.
   friend bool operator==(const Dims& a, const Dims& b) {
     if (a.size_ != b.size_) return false;
     for (std::size_t i = 0; i < a.size_; ++i)

@@ -14,12 +14,14 @@ namespace heed {
 /// Restarts the generator; the state that a process starts with is manual_seed(0).
 void manual_seed(std::uint64_t seed);
 
+/// Where the generator stands: two numbers to be kept with a checkpoint.
 struct RngState {
-  std::uint64_t seed = 0, offset = 0;
-  friend bool operator==(const RngState&, const RngState&) = default;
+  std::uint64_t seed = 0;                                              ///< as given to `manual_seed`
+  std::uint64_t offset = 0;                                            ///< numbers drawn since
+  friend bool operator==(const RngState&, const RngState&) = default;  ///< the same numbers follow
 };
-RngState rng_state();
-void set_rng_state(const RngState&);
+RngState rng_state();                 ///< of the process, for `set_rng_state`
+void set_rng_state(const RngState&);  ///< the numbers that came after it come again
 
 /// Uniform in [0, 1): multiples of 2^-53 in f64, the same numbers rounded down to multiples of 2^-24 in f32, so that 1 never appears.
 /// DTypeError unless f32 or f64.

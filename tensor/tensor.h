@@ -47,6 +47,7 @@ Tensor contiguous_data(const Tensor&);
 
 }  // namespace detail
 
+/// What a backward leaves behind.
 struct BackwardOptions {
   bool retain_graph = false;  ///< keep the graph for another backward
   bool create_graph = false;  ///< record the backward itself, for derivatives of derivatives; implies retain_graph
@@ -58,18 +59,19 @@ struct BackwardOptions {
 /// Views (transpose, slice, ...) share storage with what they were made from. Concurrent reads are safe.
 class Tensor {
  public:
+  /// Undefined: an absent bias, a gradient that nobody has. Reading it is an Error.
   Tensor() = default;
 
-  bool defined() const { return static_cast<bool>(impl_); }
-  const Dims& shape() const { return impl("shape").layout.shape; }
+  bool defined() const { return static_cast<bool>(impl_); }         ///< whether there is a tensor behind the handle
+  const Dims& shape() const { return impl("shape").layout.shape; }  ///< sizes, outermost first; empty for a number
   /// Negative dims count from the end; ShapeError when out of range.
   Index size(Index dim) const;
-  Index dim() const { return static_cast<Index>(impl("dim").layout.shape.size()); }
-  Index numel() const { return impl("numel").numel; }
-  DType dtype() const { return impl("dtype").dtype; }
+  Index dim() const { return static_cast<Index>(impl("dim").layout.shape.size()); }  ///< the rank, 0 for a number
+  Index numel() const { return impl("numel").numel; }                                ///< elements: the product of the sizes
+  DType dtype() const { return impl("dtype").dtype; }                                ///< of the elements; never changes but by nn::to
   /// In elements; 0 where a dim repeats one element.
   const Dims& strides() const { return impl("strides").layout.strides; }
-  bool is_contiguous() const { return impl("is_contiguous").contiguous; }
+  bool is_contiguous() const { return impl("is_contiguous").contiguous; }  ///< row-major without gaps, so that `data` can be walked
   /// Unique among all tensors of the process; aliases of one handle share it, views do not.
   std::uint64_t id() const { return impl("id").id; }
 
@@ -94,16 +96,19 @@ class Tensor {
 
   // Differentiable, so defined in autograd/ops/; members because that is where people look for them.
 
-  /// Element or sub-tensor i of dim 0; negative counts from the end. IndexError when out of range.
+  /// A place along dim 0 that remembers the line it was written on.
   struct At {
-    Index i;
-    Caller caller;
+    Index i;        ///< as written, negative ones too
+    Caller caller;  ///< of `operator[]`
+    /// From any integer.
     template <std::integral I>
     At(I index, Caller from = Caller::here()) : i(static_cast<Index>(index)), caller(from) {}
   };
+  /// Element or sub-tensor i of dim 0, a view; negative counts from the end. IndexError when out of range.
   Tensor operator[](At i) const;
   /// Converted to another element type; itself when it has it already. Gradients flow between float types.
   Tensor to(DType, Caller = Caller::here()) const;
+  /// A row-major copy with storage of its own; differentiable: dx = dy.
   Tensor clone(Caller = Caller::here()) const;
   /// Itself, or a row-major copy.
   Tensor contiguous(Caller = Caller::here()) const;
@@ -112,12 +117,12 @@ class Tensor {
 
   /// Asks for gradients. GradError for tensors that are not leaves, DTypeError for i64 and boolean.
   Tensor& requires_grad_(bool = true);
-  bool requires_grad() const;
+  bool requires_grad() const;  ///< asked for, or made by a recorded op from what was
   /// Made by the user or under NoGrad, not by a recorded op.
   bool is_leaf() const;
   /// d(root)/d(this), summed over the backward passes since zero_grad; undefined before the first. Its storage is its own.
   Tensor grad() const;
-  void zero_grad();
+  void zero_grad();  ///< makes `grad` undefined, so that the next backward starts afresh
   /// The same elements without history.
   Tensor detach() const;
   /// Gives the name that reports and graph pictures show; returns the tensor itself.
@@ -136,16 +141,18 @@ class Tensor {
   /// Overwrites the elements with those of `source` (broadcast, float dtypes converted). GradError for recorded tensors, ShapeError for
   /// expanded or overlapping ones.
   Tensor& copy_(const Tensor& source);
+  /// Overwrites every element. DTypeError for a value that i64 or boolean cannot hold; other errors as `copy_`.
   Tensor& fill_(double value);
 
   // For the library's own folders.
 
+  /// The target of the handle; Error naming `op` when undefined.
   detail::TensorImpl& impl(const char* op) const {
     if (!impl_) detail::use_of_undefined(op);
     return *impl_;
   }
-  const detail::Ref<detail::TensorImpl>& ref() const { return impl_; }
-  explicit Tensor(detail::Ref<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
+  const detail::Ref<detail::TensorImpl>& ref() const { return impl_; }               ///< null when undefined
+  explicit Tensor(detail::Ref<detail::TensorImpl> impl) : impl_(std::move(impl)) {}  ///< one more handle
 
  private:
   void* address(const char* op, DType asked) const {

@@ -3,11 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# Kernels and what formats error texts are private: nothing that is installed includes them, which a test checks.
-file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-  ${PROJECT_SOURCE_DIR}/tensor/*.h ${PROJECT_SOURCE_DIR}/autograd/*.h ${PROJECT_SOURCE_DIR}/nn/*.h)
-list(FILTER headers EXCLUDE REGEX "^tensor/kernels/|^tensor/raise\\.h$|/ops/|-inl\\.h$")
-foreach(header IN LISTS headers)
+foreach(header IN LISTS public_headers)
   cmake_path(GET header PARENT_PATH folder)
   if(header IN_LIST headers_at_top)
     set(folder)

@@ -29,9 +29,9 @@
 #define HWY_COMPILE_ONLY_STATIC
 #endif
 #else
-// On x86: what the compiler may use anyway, AVX2 and AVX-512. The steps in between buy little for their compile time. On Arm: NEON; the
-// tiles keep vectors in arrays, which SVE's cannot be in.
-#define HWY_DISABLED_TARGETS (((HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL) & ~HWY_BASELINE_TARGETS) | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+// On x86: what the compiler may use anyway, AVX2 and AVX-512. The steps between and beyond (smaller bits) buy little for their compile time. On Arm:
+// NEON; the tiles keep vectors in arrays, which SVE's cannot be in.
+#define HWY_DISABLED_TARGETS (((HWY_SSSE3 | HWY_SSE4 | (HWY_AVX3 - 1)) & ~HWY_BASELINE_TARGETS) | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #endif
 
 namespace heed::kernels {
