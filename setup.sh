@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what heed needs to build, where it is missing. With --dev also what CI uses: clang, its sanitizers, clang-format, ccache, NumPy.
+# Installs what heed needs to build, where it is missing. With --dev also what CI uses: clang, its sanitizers, clang-format, ccache, doxygen, NumPy.
 # Does nothing when all is there. Exit status 1 where something is missing and cannot be installed.
 # shellcheck disable=SC2046,SC2086 # lists of names are split into words on purpose
 set -euo pipefail
 
 usage() {
-  echo "usage: ./setup.sh [--dev]    install the packages that heed needs; --dev: also clang, clang-format, ccache and NumPy, as CI uses them"
+  echo "usage: ./setup.sh [--dev]    install the packages that heed needs; --dev: also clang, clang-format, ccache, doxygen and NumPy, as CI uses them"
 }
 
 dev=
@@ -33,11 +33,13 @@ CLI11         libcli11-dev        cli11-devel             cli11          cli11
 GoogleTest    libgtest-dev        gtest-devel             gtest          googletest
 GoogleMock    libgmock-dev        gmock-devel             gtest          googletest
 benchmark     libbenchmark-dev    google-benchmark-devel  benchmark      google-benchmark
+pkg-config    pkgconf             pkgconf-pkg-config      pkgconf        pkgconf
 clang         clang               clang                   clang          llvm
 sanitizers    libclang-rt-dev     compiler-rt             compiler-rt    llvm
 libomp        libomp-dev          libomp-devel            openmp         libomp
 clang-format  clang-format        clang-tools-extra       clang          clang-format
 ccache        ccache              ccache                  ccache         ccache
+doxygen       doxygen             doxygen                 doxygen        doxygen
 NumPy         python3-numpy       python3-numpy           python-numpy   numpy
 END
 }
@@ -56,6 +58,7 @@ missing() {
   local compiler=${CXX:-c++} include=()
   at_least "$cmake_minimum" "$(cmake_version)" || echo cmake
   command -v ninja >/dev/null || echo ninja
+  command -v pkg-config >/dev/null || echo pkg-config
   if command -v brew >/dev/null; then include=("-I$(brew --prefix)/include"); fi
   if command -v "$compiler" >/dev/null; then
     {
@@ -80,6 +83,7 @@ missing() {
     fi
     command -v clang-format >/dev/null || echo clang-format
     command -v ccache >/dev/null || echo ccache
+    command -v doxygen >/dev/null || echo doxygen
     # Packages bring it for the system's Python, which need not be the first on the path.
     python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null || echo NumPy
   fi

@@ -14,7 +14,7 @@ namespace heed::nn {
 /// A line: y over x. A point that is not finite leaves a gap.
 struct SvgCurve {
   std::string name = {};       ///< in the legend; absent from it when empty
-  std::vector<double> x = {};  ///< across, in any order
+  std::vector<double> x = {};  ///< across
   std::vector<double> y = {};  ///< upwards, as many as x
 };
 
