@@ -7,8 +7,9 @@
 
 namespace heed::nn {
 
+/// How tokens are chosen, and how many.
 struct GenerateOptions {
-  Index max_new_tokens = 100;
+  Index max_new_tokens = 100;              ///< fewer where `on_token` ends the run
   double temperature = 1;                  ///< logits are divided by it; 0 always takes the largest, the first of equal ones
   Index top_k = 0;                         ///< choose among the k largest only; 0: among all
   double top_p = 1;                        ///< choose among the fewest tokens whose probabilities, largest first, sum to at least p (after top_k)

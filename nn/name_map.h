@@ -18,14 +18,14 @@ enum class NameChange {
 
 /// `from` and `to` are names, in which a star stands for one part between dots, the same in both: {"h.*.ln_1.bias", {"blocks.*.norm.bias"}}.
 struct NameRule {
-  std::string from;
-  std::vector<std::string> to = {};
-  NameChange change = NameChange::rename;
+  std::string from;                        ///< the other program's name
+  std::vector<std::string> to = {};        ///< the module's: one name, several of split rows, none of what is ignored
+  NameChange change = NameChange::rename;  ///< what happens to the elements
 };
 
 /// How names and layouts of another program become those of a module: data, not code.
 struct NameMap {
-  std::vector<NameRule> rules;
+  std::vector<NameRule> rules;       ///< the first that fits counts
   std::string optional_prefix = {};  ///< may stand before `from`
 };
 
@@ -43,7 +43,7 @@ NameMap gpt2_names();
 
 /// torch.nn.MultiheadAttention for nn::MultiHeadAttention, which has the same names.
 NameMap torch_attention_names();
-/// torch.nn.MultiheadAttention for a layer of four `Linear`s called q, k, v and out.
+/// torch.nn.MultiheadAttention for a layer of four members `Linear`, called q, k, v and out.
 NameMap torch_attention_names_of_linears();
 
 }  // namespace heed::nn

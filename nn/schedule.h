@@ -15,32 +15,32 @@ namespace heed::nn {
 /// Warm-up, then floor + (peak - floor) (1 + cos(pi t)) / 2 with t from 0 at warmup_steps to 1 at total_steps, then floor: Loshchilov and Hutter,
 /// "SGDR", 2017, without restarts.
 struct WarmupCosine {
-  double peak = 1e-3;
-  Index warmup_steps = 0;
-  Index total_steps = 1000;
-  double floor = 0;
+  double peak = 1e-3;        ///< the largest rate
+  Index warmup_steps = 0;    ///< the step that has the peak
+  Index total_steps = 1000;  ///< the first step that has the floor
+  double floor = 0;          ///< the last rate
 
-  double operator()(Index step) const;
+  double operator()(Index step) const;  ///< the rate of a step
 };
 
 /// Warm-up, then the line from peak at warmup_steps to floor at total_steps, then floor.
 struct WarmupLinear {
-  double peak = 1e-3;
-  Index warmup_steps = 0;
-  Index total_steps = 1000;
-  double floor = 0;
+  double peak = 1e-3;        ///< the largest rate
+  Index warmup_steps = 0;    ///< the step that has the peak
+  Index total_steps = 1000;  ///< the first step that has the floor
+  double floor = 0;          ///< the last rate
 
-  double operator()(Index step) const;
+  double operator()(Index step) const;  ///< the rate of a step
 };
 
 /// Warm-up, then peak gamma^n with n the whole number of `step_size` steps since step 0: PyTorch's StepLR.
 struct StepDecay {
-  double peak = 1e-3;
+  double peak = 1e-3;      ///< the largest rate
   Index step_size = 1000;  ///< at least 1
-  double gamma = 0.1;
-  Index warmup_steps = 0;
+  double gamma = 0.1;      ///< the factor from one stair to the next
+  Index warmup_steps = 0;  ///< stairs are counted from step 0 all the same
 
-  double operator()(Index step) const;
+  double operator()(Index step) const;  ///< the rate of a step
 };
 
 }  // namespace heed::nn

@@ -9,6 +9,7 @@
 
 namespace heed::nn {
 
+/// What is to be learned.
 struct BpeTrainOptions {
   Index vocab_size = 1024;                                      ///< at most: merges end when no pair comes twice
   std::vector<std::string> special_tokens = {"<|endoftext|>"};  ///< come last in the vocabulary; no text is encoded as one of them
@@ -38,6 +39,7 @@ class BpeTokenizer final : public Tokenizer {
 
   /// Writes the two files, each whole or not at all.
   void save(const std::filesystem::path& vocab_json, const std::filesystem::path& merges_txt) const;
+  /// As vocab.json and merges.txt in a folder.
   void save(const std::filesystem::path& folder) const { save(folder / "vocab.json", folder / "merges.txt"); }
 
   Index vocab_size() const override { return static_cast<Index>(tokens_.size()); }

@@ -16,13 +16,15 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  virtual Index vocab_size() const = 0;
+  virtual Index vocab_size() const = 0;  ///< how many tokens there are
+  /// The numbers of the tokens that make the text, in order.
   virtual std::vector<Index> encode(std::string_view text) const = 0;
   /// The bytes of one token, which may be a part of a UTF-8 character. IndexError for a number outside of the vocabulary.
   virtual std::string token(Index id) const = 0;
   /// What `tokenizer_from` makes this tokenizer from again: strings for the metadata of a checkpoint, with keys that begin with "tokenizer.".
   virtual std::map<std::string, std::string> metadata() const = 0;
 
+  /// The bytes of all tokens, one after the other. IndexError as `token`.
   std::string decode(const std::vector<Index>& ids) const;
 };
 
