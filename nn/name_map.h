@@ -37,7 +37,7 @@ std::map<std::string, Tensor> translate(const std::map<std::string, Tensor>& the
 /// Error when a part of what is to be joined is missing.
 std::map<std::string, Tensor> translate_back(const std::map<std::string, Tensor>& ours, const NameMap&);
 
-/// GPT-2 as published on model hubs: `transformer.` may stand before the names, projections hold (in, out), the buffers `attn.bias` and
+/// GPT-2 as published on model hubs: "transformer" and a dot may stand before the names, projections hold (in, out), the buffers `attn.bias` and
 /// `attn.masked_bias` are not needed.
 NameMap gpt2_names();
 
