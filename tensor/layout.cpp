@@ -78,9 +78,8 @@ Dims wrap_dims(const char* op, const Dims& dims, const Dims& shape) {
   for (Index dim : dims) {
     const Index wrapped = static_cast<Index>(wrap_dim(op, dim, shape));
     if (out.contains(wrapped)) raise<ShapeError>("{}: dim {} is named twice in {}", op, dim, dims);
-    out.push_back(wrapped);
+    out.insert(static_cast<std::size_t>(std::lower_bound(out.begin(), out.end(), wrapped) - out.begin()), wrapped);
   }
-  std::sort(out.begin(), out.end());
   if (shape.empty()) out = {};  // the one dim that a 0-d tensor pretends to have
   return out;
 }
