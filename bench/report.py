@@ -22,7 +22,7 @@ table += [(f"attention_step {s}", quick) for s, quick in [("5,128,64", True), ("
                                                           ("1024,512,64", True), ("2048,512,64", True), ("4096,512,64", False)]]
 table += [(f"sdpa_forward {s}", quick) for s, quick in [("1,1024,64", True), ("12,1024,64", True), ("8,4096,64", False), ("8,8192,64", False)]]
 table += [(f"sdpa_train {s}", quick) for s, quick in [("96,256,64", True), ("12,1024,64", True), ("8,4096,64", False), ("8,8192,64", False)]]
-table += [("linear 1024,768,3072", True), ("softmax 8192,1024", True),
+table += [("gpt 4,4,128,64,12", True), ("gpt 6,6,384,256,8", False), ("linear 1024,768,3072", True), ("softmax 8192,1024", True),
           ("softmax_train 8192,1024", True)]
 # Other sizes, masks and types; not a part of --quick.
 others = ["sdpa_train 12,1000,64", "sdpa_train 12,77,64", "sdpa_train 12,1024,32", "sdpa_train 12,1024,128", "sdpa_train 12,1024,64 d_v=32",
@@ -30,7 +30,7 @@ others = ["sdpa_train 12,1000,64", "sdpa_train 12,77,64", "sdpa_train 12,1024,32
           "sdpa_train 12,1024,64 lengths", "sdpa_train 12,1024,64 f64", "attention_shapes 100,128,64", "overhead add 4x4 chain=10000",
           "overhead add 4x4 chain=1000000"]
 # What oneDNN has a part in, for --without-onednn.
-with_products = ["attention_step 128,128,64", "attention_step 1024,512,64", "linear 1024,768,3072"]
+with_products = ["attention_step 128,128,64", "attention_step 1024,512,64", "gpt 4,4,128,64,12", "linear 1024,768,3072"]
 
 
 class Process:
@@ -107,7 +107,7 @@ class Session:
         """Entries of a row for all numbers of threads: heed and its peer in turn."""
         heed = Process([self.worker])
         entries, firsts = [], {}
-        for threads in self.options.threads:
+        for threads in self.options.threads[:1] if " chain=" in row else self.options.threads:
             for attempt in range(3):
                 entry, before = {"row": row, "threads": threads}, self.fma(threads)
                 self.sample(heed, entry, row, threads)
@@ -203,6 +203,7 @@ def arguments():
     parser.add_argument("--only", metavar="ROW", action="append", help="this row alone, named as in the table; or one of other sizes; or all of a kind: --only sdpa_train. Repeatable")
     parser.add_argument("--quick", action="store_true", help="short samples, and no long rows: under a minute")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures there too")
+    parser.add_argument("--fill", metavar="FILE.md", type=Path, help="put the report between the lines <!-- report --> and <!-- end of report --> of that file too")
     parser.add_argument("--before", metavar="OLD.json", type=Path, help="show the change since that run")
     parser.add_argument("--python", metavar="PATH", help="the interpreter that has PyTorch")
     parser.add_argument("--without-onednn", action="store_true", help="also what some rows cost in a build without it (build-no-onednn/)")
@@ -222,6 +223,14 @@ def selected(options):
         begun = [name] if name in everything else [row for row in everything if row.startswith(name + " ")]
         chosen += begun or [name]  # or sizes of one's own
     return list(dict.fromkeys(chosen))
+
+
+def fill(document, text):
+    head, begin, rest = document.read_text().partition("<!-- report -->\n")
+    _, end, tail = rest.partition("<!-- end of report -->")
+    if not begin or not end:
+        sys.exit(f"report: {document} has no lines <!-- report --> and <!-- end of report -->")
+    document.write_text(head + begin + text + "\n" + end + tail)
 
 
 def main():
@@ -254,7 +263,10 @@ def main():
         options.json.write_text(json.dumps(report, indent=1) + "\n")
     sys.path.insert(0, str(here))
     import report_text
-    print(report_text.markdown(report, before))
+    text = report_text.markdown(report, before)
+    print(text)
+    if options.fill:
+        fill(options.fill, text)
     for e in report["errors"]:
         note(f"report: {e['error']}")
     if not report["comparable"]:

@@ -94,6 +94,7 @@ std::unique_ptr<Work> make_work(const Row& row) {
   if (row.kind == "overhead") return std::make_unique<Overhead>(row);
   if (row.kind == "linear") return std::make_unique<LinearTrain>(row);
   if (row.kind.starts_with("softmax")) return std::make_unique<Softmax>(row, row.kind == "softmax_train");
+  if (row.kind == "gpt") return make_gpt(row);
   return make_attention(row);
 }
 

@@ -33,6 +33,7 @@ class Work {
 std::unique_ptr<Work> make_work(const Row&);
 
 std::unique_ptr<Work> make_attention(const Row&);
+std::unique_ptr<Work> make_gpt(const Row&);
 
 /// The pairs of query and key that an sdpa row's mask allows, over the whole batch. `keep` counts all: no kernel can know them before.
 double allowed_pairs(const Row&);

@@ -187,6 +187,22 @@ TEST(Work, StepMovesTheWeights) {
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(after[i], before[i] - 1e-3 * gradient[i], 1e-15);
 }
 
+/// The same model in f64.
+TEST(Work, Gpt) {
+  const Ran ran("gpt 2,2,32,20,3");
+  nn::GPT model({.vocab_size = 65, .block_size = 20, .n_layer = 2, .n_head = 2, .n_embd = 32, .dropout = 0});
+  nn::to(model, f64);
+  const NamedTensors parameters = nn::named_parameters(model);
+  for (const auto& [name, parameter] : parameters) {
+    const NoGrad off;
+    Tensor(parameter).copy_(find(ran.inputs, name).to(f64));
+  }
+  const Tensor loss = cross_entropy(reshape(model(find(ran.inputs, "ids")), {-1, 65}), find(ran.inputs, "targets"));
+  loss.backward();
+  ran.expect("loss", {loss.item<double>()});
+  for (const auto& [name, parameter] : parameters) ran.expect("d " + name, parameter.grad().to_vector<double>());
+}
+
 TEST(Work, Ops) {
   for (const char* name : {"linear 33,48,70", "linear 40,64,32 f64"}) {
     SCOPED_TRACE(name);
