@@ -111,7 +111,7 @@ class Session:
             for attempt in range(3):
                 entry, before = {"row": row, "threads": threads}, self.fma(threads)
                 self.sample(heed, entry, row, threads)
-                for key in ["first_seconds", "peer_first_seconds"]:  # told once, by the very first run
+                for key in ["first_seconds", "peer_first_seconds", "kept_bytes"]:  # told once, by the very first run
                     if key in entry:
                         firsts[key] = entry[key]
                 after = self.fma(threads)
@@ -152,7 +152,7 @@ class Session:
                 entry["error"] = mine["error"]
                 return
             times.append(mine["seconds"])
-            for key in ["first_seconds", "peak_bytes", "counted_peak_bytes", "cost", "steady"]:
+            for key in ["first_seconds", "peak_bytes", "counted_peak_bytes", "kept_bytes", "cost", "steady"]:
                 if key in mine:
                     entry.setdefault(key, mine[key]) if key == "first_seconds" else entry.update({key: mine[key]})
             whole = mine["seconds"]

@@ -28,15 +28,16 @@ class Sdpa final : public Work {
   void run() override {
     if (!train_) {
       const NoGrad off;
-      output_ = scaled_dot_product_attention(q_, k_, v_, options_).output;
+      output_ = forward();
       return;
     }
     for (Tensor* t : {&q_, &k_, &v_}) t->zero_grad();
     output_ = Tensor();
-    const Tensor output = scaled_dot_product_attention(q_, k_, v_, options_).output;
+    const Tensor output = forward();
     output.backward(up_);
     output_ = output.detach();
   }
+  Tensor forward() override { return scaled_dot_product_attention(q_, k_, v_, options_).output; }
 
   NamedTensors inputs() const override {
     NamedTensors all = {{"q", q_}, {"k", k_}, {"v", v_}};
@@ -88,12 +89,13 @@ class Steps final : public Work {
   void run() override {
     for (const Batch& b : batches_) {
       optimizer_.zero_grad();
-      const Tensor loss = mse_loss(head_(b.x, AttentionOptions{.mask = Mask::causal(), .need_weights = false}).output, b.target);
+      const Tensor loss = loss_of(b);
       loss.backward();
       optimizer_.step();
       loss_ = loss.detach();
     }
   }
+  Tensor forward() override { return loss_of(batches_.back()); }
 
   NamedTensors inputs() const override {
     return {{"x", batches_.back().x}, {"target", batches_.back().target}, {"W_q", head_.W_q}, {"W_k", head_.W_k}, {"W_v", head_.W_v}};
@@ -106,6 +108,10 @@ class Steps final : public Work {
   struct Batch {
     Tensor x, target;
   };
+  Tensor loss_of(const Batch& b) const {
+    return mse_loss(head_(b.x, AttentionOptions{.mask = Mask::causal(), .need_weights = false}).output, b.target);
+  }
+
   nn::SingleHeadSelfAttention head_;
   nn::SGD optimizer_;
   std::vector<Batch> batches_;

@@ -11,6 +11,7 @@ class GptTrain final : public Work {
   explicit GptTrain(const Row& r) : Work(r), model_(config()), optimizer_((nn::to(model_, row.dtype), nn::named_parameters(model_)), {.lr = 1e-3}) {
     const Index T = row.sizes[3], B = row.sizes[4];
     ids_ = randint(0, vocabulary, {B, T}), targets_ = randint(0, vocabulary, {B * T});
+    states = 2;
     const double L = real(row.sizes[0]), H = real(row.sizes[1]), C = real(row.sizes[2]), tokens = real(B * T);
     const double pairs = L * H * real(B) * real(T) * real(T + 1) / 2;
     cost.flops = 6 * tokens * (12 * L * C * C + real(vocabulary) * C) + 14 * pairs * C / H;
@@ -19,11 +20,12 @@ class GptTrain final : public Work {
 
   void run() override {
     optimizer_.zero_grad();
-    const Tensor loss = cross_entropy(reshape(model_(ids_), {-1, vocabulary}), targets_);
+    const Tensor loss = forward();
     loss.backward();
     optimizer_.step();
     loss_ = loss.detach();
   }
+  Tensor forward() override { return cross_entropy(reshape(model_(ids_), {-1, vocabulary}), targets_); }
 
   NamedTensors inputs() const override {
     NamedTensors all = nn::named_parameters(model_);

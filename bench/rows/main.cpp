@@ -97,6 +97,7 @@ struct Subject {
                       {"exps", work->cost.exps / items},
                       {"bytes", work->cost.bytes / items},
                       {"dtype", work->row.dtype == f64 ? "f64" : "f32"}};
+    if (first) answer["kept_bytes"] = work->kept_bytes();
     const auto each = [&](std::int64_t n) { return static_cast<double>(n) / runs; };
     const auto counted = [&](std::optional<std::int64_t> a, std::optional<std::int64_t> b) { return a && b ? json(each(*b - *a)) : json(nullptr); };
     answer["steady"] = {{"blocks", each(end.blocks - start.blocks)},

@@ -15,10 +15,14 @@ class Overhead final : public Work {
   }
   void run() override {
     x_.zero_grad();
-    Tensor y = x_;
-    for (Index i = 0; i < row.chain; ++i) y = y + c_;
+    const Tensor y = forward();
     y.backward(up_);
     y_ = y.detach();
+  }
+  Tensor forward() override {
+    Tensor y = x_;
+    for (Index i = 0; i < row.chain; ++i) y = y + c_;
+    return y;
   }
   NamedTensors inputs() const override { return {{"x", x_}, {"c", c_}, {"up", up_}}; }
   NamedTensors results() const override { return {{"y", y_}, {"dx", x_.grad()}}; }
@@ -38,10 +42,11 @@ class LinearTrain final : public Work {
   void run() override {
     x_.zero_grad();
     nn::zero_grad(layer_);
-    const Tensor y = layer_(x_);
+    const Tensor y = forward();
     y.backward(up_);
     y_ = y.detach();
   }
+  Tensor forward() override { return layer_(x_); }
   NamedTensors inputs() const override { return {{"x", x_}, {"weight", layer_.weight}, {"bias", layer_.bias}, {"up", up_}}; }
   NamedTensors results() const override { return {{"y", y_}, {"dx", x_.grad()}, {"dweight", layer_.weight.grad()}, {"dbias", layer_.bias.grad()}}; }
 
@@ -64,14 +69,15 @@ class Softmax final : public Work {
     y_ = Tensor();
     if (!train_) {
       const NoGrad off;
-      y_ = softmax(x_, -1);
+      y_ = forward();
       return;
     }
     x_.zero_grad();
-    const Tensor y = softmax(x_, -1);
+    const Tensor y = forward();
     y.backward(up_);
     y_ = y.detach();
   }
+  Tensor forward() override { return softmax(x_, -1); }
   NamedTensors inputs() const override {
     NamedTensors all = {{"x", x_}};
     if (train_) all.emplace_back("up", up_);
@@ -89,6 +95,14 @@ class Softmax final : public Work {
 };
 
 }  // namespace
+
+std::int64_t Work::kept_bytes() {
+  const auto bytes = [](const Tensor& t) { return t.numel() * (t.dtype() == f32 ? 4 : t.dtype() == boolean ? 1 : 8); };
+  const Tensor root = forward();
+  std::int64_t sum = bytes(root) + static_cast<std::int64_t>(saved_bytes(root));
+  for (const auto& [name, t] : inputs()) sum += bytes(t) * (t.requires_grad() ? 2 + states : 1);
+  return sum;
+}
 
 std::unique_ptr<Work> make_work(const Row& row) {
   if (row.kind == "overhead") return std::make_unique<Overhead>(row);

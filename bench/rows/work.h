@@ -20,13 +20,19 @@ class Work {
   virtual ~Work() = default;
 
   virtual void run() = 0;
+  /// The part of a run that makes the result which its backward, if it has one, starts from.
+  virtual Tensor forward() = 0;
   virtual NamedTensors inputs() const = 0;
   /// Of the last run.
   virtual NamedTensors results() const = 0;
 
+  /// The bytes that a run cannot do without: inputs and parameters, gradients, the optimizer's state, the result, and what is saved for backward.
+  std::int64_t kept_bytes();
+
   const Row row;
   Cost cost;
-  Index items = 1;  ///< what a row's time is divided by: ops of a chain, steps
+  Index states = 0;  ///< tensors that the optimizer keeps for each parameter
+  Index items = 1;   ///< what a row's time is divided by: ops of a chain, steps
 };
 
 /// Makes the inputs, and runs nothing.
