@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from statistics import median
 
@@ -109,7 +110,7 @@ class Session:
         entries, firsts = [], {}
         for threads in self.options.threads[:1] if " chain=" in row else self.options.threads:
             for attempt in range(3):
-                entry, before = {"row": row, "threads": threads}, self.fma(threads)
+                entry, before, began = {"row": row, "threads": threads}, self.fma(threads), time.monotonic()
                 self.sample(heed, entry, row, threads)
                 for key in ["first_seconds", "peer_first_seconds", "kept_bytes"]:  # told once, by the very first run
                     if key in entry:
@@ -117,7 +118,7 @@ class Session:
                 after = self.fma(threads)
                 entry["probe"] = [before, after]
                 entry["steady_machine"] = not differ(before, after)
-                if entry["steady_machine"] or "error" in entry or self.options.quick:
+                if entry["steady_machine"] or "error" in entry or self.options.quick or attempt == 2 or time.monotonic() - began > 10:
                     break
                 note(f"  {row}: the machine changed by more than 10 % meanwhile: once more")
             entries.append({**entry, **firsts})
@@ -160,6 +161,9 @@ class Session:
                 theirs = self.peer.ask(threads, seconds, row)
                 if "error" in theirs:
                     entry["peer_error"] = theirs["error"]
+                    note(f"  PyTorch: {theirs['error']}")
+                    if self.peer.process.poll() is not None:
+                        self.start_peer()
                 else:
                     peer_times.append(theirs["seconds"])
                     entry["peer"] = theirs["peer"] + (f" ({theirs['variant']})" if "variant" in theirs else "")
@@ -277,4 +281,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
