@@ -83,18 +83,20 @@ class Session:
         if self.options.no_peer:
             return
         python = self.options.python or os.environ.get("HEED_PEER_PYTHON") or shutil.which("python3")
-        found = subprocess.run([python, "-c", "import torch"], capture_output=True, text=True) if shutil.which(python) else None
+        found = subprocess.run([python, "-c", "import torch.nn.attention"], capture_output=True, text=True) if shutil.which(python) else None
         if found is None or found.returncode != 0:
             reason = found.stderr.strip().splitlines()[-1] if found and found.stderr.strip() else "no such program"
             if self.options.python:
-                sys.exit(f"report: {python} has no PyTorch: {reason}")
-            note(f"report: no PyTorch for {python} ({reason}): heed is measured alone. To install it:\n"
+                sys.exit(f"report: {python} has no PyTorch from 2.3 on: {reason}")
+            note(f"report: no PyTorch from 2.3 on for {python} ({reason}): heed is measured alone. To install it:\n"
                  "  python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy --index-url https://download.pytorch.org/whl/cpu\n"
                  "and then: ./bench/report.sh --python /tmp/torch/bin/python")
             return
         self.python = python
         self.peer = Process([python, "-W", "ignore", str(here / "peers/pytorch.py")])
         self.peer_about = self.peer.ask("about")
+        if "error" in self.peer_about:
+            sys.exit(f"report: bench/peers/pytorch.py: {self.peer_about['error']}")
 
     def ceilings(self, threads):
         """The best of three, a second's fraction each: another program that wants the machine for a moment is no other machine."""

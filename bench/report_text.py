@@ -103,9 +103,9 @@ def steady_table(report):
     for e in report["rows"]:
         if e["row"].split()[0] in ["attention_step", "gpt", "overhead"] and e["threads"] in [1, 2]:
             s = e["steady"]
-            rows.append([e["row"], str(e["threads"]), count(s["blocks"]), count(s["system_allocations"]), count(s["mallocs"]), count(s["locks"]),
+            rows.append([e["row"], str(e["threads"]), count(s["blocks"]), count(s["system_allocations"]), count(s["page_faults"]), count(s["mallocs"]), count(s["locks"]),
                          count(s["primitives"]), count(s["parallel_regions"]), bytes_text(e["counted_peak_bytes"]), bytes_text(e["kept_bytes"]), time_text(e["first_seconds"])])
-    return table(["steady run", "threads", "blocks", "of them new", "malloc", "locks", "primitives made", "parallel regions", "peak", "must be kept", "very first run"], rows)
+    return table(["steady run", "threads", "blocks", "of them new", "page faults", "malloc", "locks", "primitives made", "parallel regions", "peak", "must be kept", "very first run"], rows)
 
 
 def without_onednn_table(report):

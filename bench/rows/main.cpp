@@ -102,6 +102,7 @@ struct Subject {
     const auto counted = [&](std::optional<std::int64_t> a, std::optional<std::int64_t> b) { return a && b ? json(each(*b - *a)) : json(nullptr); };
     answer["steady"] = {{"blocks", each(end.blocks - start.blocks)},
                         {"system_allocations", each(end.system_allocations - start.system_allocations)},
+                        {"page_faults", each(end.page_faults - start.page_faults)},
                         {"primitives", each(end.primitives - start.primitives)},
                         {"mallocs", counted(start.mallocs, end.mallocs)},
                         {"locks", counted(start.locks, end.locks)},

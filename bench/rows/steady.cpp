@@ -2,6 +2,7 @@
 
 #include <heed/tensor/kernels/onednn.h>
 #include <heed/tensor/storage.h>
+#include <sys/resource.h>
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define HEED_COUNT_CALLS
@@ -87,7 +88,12 @@ Steady steady_counters() {
   const std::int64_t locks_so_far = locks.load();
 #endif
   const detail::MemoryCounters memory = detail::memory_counters();
-  Steady s{.blocks = memory.blocks, .system_allocations = memory.system_allocations, .primitives = kernels::onednn::cache_counters().misses};
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  Steady s{.blocks = memory.blocks,
+           .system_allocations = memory.system_allocations,
+           .page_faults = usage.ru_minflt,
+           .primitives = kernels::onednn::cache_counters().misses};
 #ifdef HEED_COUNT_CALLS
   locks.store(locks_so_far);  // reading the counters takes a lock itself
   s.mallocs = mallocs.load(), s.locks = locks_so_far;
