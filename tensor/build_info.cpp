@@ -1,6 +1,7 @@
 #include "build_info.h"
 
 #include "kernels/onednn.h"
+#include "kernels/simd.h"
 #include "parallel.h"
 #include "raise.h"
 
@@ -15,7 +16,8 @@ std::string build_info() {
 #else
   constexpr const char* threads = "without OpenMP";
 #endif
-  return fmt::format("heed {}, {}, {}, {}, {}, {} threads", version(), HEED_COMPILER, HEED_BUILD_TYPE, onednn, threads, detail::num_threads());
+  return fmt::format("heed {}, {}, {}, {}, {}, {}, {} threads", version(), HEED_COMPILER, HEED_BUILD_TYPE, kernels::simd_target(), onednn, threads,
+                     detail::num_threads());
 }
 
 }  // namespace heed

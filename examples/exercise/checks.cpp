@@ -19,7 +19,7 @@ template <class... Parts>
 }
 
 void expect_shape(const char* name, const Tensor& t, const Dims& shape) {
-  if (!t.defined()) fail("there is no ", name);
+  if (!t.defined()) fail("missing: ", name);
   if (t.shape() != shape) fail("the ", name, " has shape ", t.shape(), ", not ", shape);
 }
 

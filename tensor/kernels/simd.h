@@ -36,6 +36,9 @@
 
 namespace heed::kernels {
 
+/// Highway's name of the target that kernels run on here: the best that they are compiled for and the CPU has.
+const char* simd_target();
+
 /// The kernel for T of a pair that differs in the element type.
 template <class T, class F32, class F64>
 constexpr auto pick(F32* f32, F64* f64) {

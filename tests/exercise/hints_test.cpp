@@ -106,7 +106,7 @@ TEST(Exercise, ValuesOfAnotherSizeTellScales) { EXPECT_EQ(failed(judge(scale_of_
 
 TEST(Exercise, ProblemsQuoteValues) {
   EXPECT_EQ(judge(no_scale).checks[1].problem, "output[0][0] is 1.537882843, not 1.6605");
-  EXPECT_EQ(judge(nothing).checks[0].problem, "there is no output");
+  EXPECT_EQ(judge(nothing).checks[0].problem, "missing: output");
   EXPECT_EQ(judge(results_swapped).checks[0].problem, "the output has shape (3, 3), not (3, 4)");
 }
 
