@@ -16,5 +16,7 @@ read -ra cmake_args <<<"${HEED_CMAKE_ARGS:-}"
 cmake -S "$top" -B "$build" "${generator[@]}" -DHEED_BUILD_TESTS=ON -DHEED_BUILD_EXAMPLES=ON -DHEED_BUILD_BENCH=ON "${cmake_args[@]}"
 echo "run: building with $jobs jobs"
 cmake --build "$build" --parallel "$jobs"
+# Tests run side by side, each with threads for all cores: those that wait must not spin while others have work.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 echo "run: testing"
 exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$jobs" "$@"
