@@ -100,7 +100,9 @@ void summarize(const Flags& flags, const Results& heed, double fma) {
   for (const char* kind : {"sdpa_forward", "sdpa_train"})
     for (const char* mask : {"", " full"}) {
       std::vector<std::string> names;
-      for (Index T = 64; T <= flags.longest; T *= 2) names.push_back(name_of(kind, T, mask));
+      for (Index T = 64; T <= flags.longest; T *= 2)
+        if (const std::string name = name_of(kind, T, mask); heed.contains(name) && heed.contains(name + " composed")) names.push_back(name);
+      if (names.empty()) continue;  // filtered out
       const Results peer = flags.peer.empty() ? Results() : ask_peer(flags, names);
       std::map<std::string, std::pair<std::vector<double>, std::vector<double>>> fits;  // by column: sizes, values
       const auto cell = [&](const char* column, Index T, double value, const std::string& text) {
@@ -109,13 +111,11 @@ void summarize(const Flags& flags, const Results& heed, double fma) {
       };
       fmt::print("\n| {}{} | tiled | GFLOP/s | of peak | extra | composed | extra |{}\n|---|---:|---:|---:|---:|---:|---:|{}\n", kind,
                  *mask ? ", no mask" : ", causal", flags.peer.empty() ? "" : " PyTorch |", flags.peer.empty() ? "" : "---:|");
-      bool any = false;
       for (Index T = 64; T <= flags.longest; T *= 2) {
         const auto tiled = heed.find(name_of(kind, T, mask)), composed = heed.find(name_of(kind, T, mask) + " composed");
         if (tiled == heed.end() || composed == heed.end()) continue;
-        any = true;
-        const auto ms = [](double s) { return fmt::format("{:.3g} ms", s * 1e3); };
-        const auto mb = [](double b) { return fmt::format("{:.3g} MB", b * 1e-6); };
+        const auto ms = [](double s) { return fmt::format(s < 1 ? "{:.3g} ms" : "{:.4g} ms", s * 1e3); };
+        const auto mb = [](double b) { return fmt::format(b < 1e9 ? "{:.3g} MB" : "{:.4g} MB", b * 1e-6); };
         std::string line = fmt::format("| T = {} |", T);
         line += cell("tiled time", T, tiled->second.seconds, ms(tiled->second.seconds));
         line += fmt::format(" {:.0f} | {:.0f} % |", tiled->second.flops * 1e-9, 100 * tiled->second.flops / fma);
@@ -126,7 +126,6 @@ void summarize(const Flags& flags, const Results& heed, double fma) {
           line += cell("PyTorch time", T, p->second.seconds, ms(p->second.seconds));
         fmt::print("{}\n", line);
       }
-      if (!any) continue;
       std::string text;
       for (const auto& [column, points] : fits)
         if (points.first.size() > 1) text += fmt::format("{}{} {:.2f}", text.empty() ? "" : ", ", column, slope(points.first, points.second));
