@@ -18,6 +18,7 @@
 #include "nn/embedding.h"
 #include "nn/generate.h"
 #include "nn/gpt.h"
+#include "nn/gpt_files.h"
 #include "nn/heat_map.h"
 #include "nn/kv_cache.h"
 #include "nn/layer_norm.h"

@@ -148,6 +148,7 @@ NameMap gpt2_names() {
   for (const char* name : {"h.*.attn.c_attn.weight", "h.*.attn.c_proj.weight", "h.*.mlp.c_fc.weight", "h.*.mlp.c_proj.weight"})
     map.rules.push_back({name, {std::string("transformer.") + name}, NameChange::transpose});
   for (const char* name : {"h.*.attn.bias", "h.*.attn.masked_bias"}) map.rules.push_back({name, {}, NameChange::ignore});
+  map.rules.push_back({"lm_head.weight", {"lm_head.weight"}});  // absent where it is tied to wte
   return map;
 }
 
