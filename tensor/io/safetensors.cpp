@@ -324,6 +324,17 @@ void write_plan(Sink& out, const Plan& plan) {
 
 }  // namespace
 
+std::vector<SafetensorsEntry> list_safetensors(const std::filesystem::path& path) {
+  FileSource in("list_safetensors", path);
+  const Contents contents = read_contents(in);
+  std::vector<SafetensorsEntry> out;
+  for (const auto* named : contents.by_offset) {
+    const auto& [name, entry] = *named;
+    out.push_back({name, *entry.dtype, *entry.shape, (*entry.range)[1] - (*entry.range)[0]});
+  }
+  return out;
+}
+
 Tensors read_safetensors(std::span<const std::byte> file) {
   MemorySource in("load_safetensors", file);
   return read_tensors(in);

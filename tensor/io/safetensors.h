@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "../tensor.h"
 
@@ -28,6 +29,16 @@ std::map<std::string, std::string> safetensors_metadata(const std::filesystem::p
 void save_safetensors(const std::filesystem::path&, const std::map<std::string, Tensor>&, const std::map<std::string, std::string>& metadata = {});
 
 namespace detail {
+
+/// A tensor of a file as its header describes it, also of a dtype that is not read.
+struct SafetensorsEntry {
+  std::string name, dtype;
+  std::vector<std::uint64_t> shape;
+  std::uint64_t bytes;
+};
+/// In the order of the data; the header is checked as by safetensors_metadata.
+std::vector<SafetensorsEntry> list_safetensors(const std::filesystem::path&);
+
 // The same in memory.
 std::map<std::string, Tensor> read_safetensors(std::span<const std::byte> file);
 std::map<std::string, std::string> read_safetensors_metadata(std::span<const std::byte> file);
