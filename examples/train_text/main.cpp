@@ -28,7 +28,11 @@ int main(int argc, char** argv) {
   app.add_flag("--quiet", options.quiet, "print the result only");
 
   auto* steps = app.add_option("--steps", recipe.steps, "steps in all; the learning rate falls until then")->check(count)->capture_default_str();
-  auto* resume = app.add_option("--resume", options.resume, "go on with this checkpoint, by its own recipe")->check(CLI::ExistingFile);
+  auto* minutes = app.add_option("--minutes", options.minutes, "instead of --steps: as many as fit, by the speed of the first ones")
+                      ->check(CLI::Range(1e-3, 1e6))
+                      ->excludes(steps);
+  auto* resume =
+      app.add_option("--resume", options.resume, "go on with this checkpoint, by its own recipe")->check(CLI::ExistingFile)->excludes(minutes);
   auto* group = app.add_option_group("recipe", "Kept in the checkpoint: not together with --resume");
   group->add_option("--tokenizer", recipe.tokenizer, "bpe, characters or bytes")
       ->check(CLI::IsMember({"bpe", "characters", "bytes"}))
@@ -61,6 +65,8 @@ int main(int argc, char** argv) {
       if (recipe.accumulate > recipe.batch)
         throw std::runtime_error(fmt::format("--accumulate: a batch of {} has no {} parts", recipe.batch, recipe.accumulate));
     }
+    if (options.minutes > 0 && recipe.warmup < probe_steps)
+      throw std::runtime_error(fmt::format("--minutes: the speed is measured in {} steps of --warmup, which has {}", probe_steps, recipe.warmup));
     if (options.threads > 0) heed::set_num_threads(options.threads);
     return run(options);
   } catch (const std::exception& e) {

@@ -20,6 +20,7 @@ struct Recipe {
 struct Options {
   Recipe recipe;
   std::string text, out = "model.safetensors", resume, csv, svg, dot;
+  double minutes = 0;          // 0: the recipe's steps
   heed::Index eval_every = 0;  // 0: twenty times in the run
   heed::Index sample_length = 200;
   std::string sample_prompt;

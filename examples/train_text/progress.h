@@ -24,6 +24,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  void set_steps(heed::Index steps) { steps_ = steps; }
   void step(const StepReport&);
   /// Bits a character on the held-out part after that step.
   void held_out(heed::Index step, double bits);

@@ -19,6 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
+constexpr Index looks_in_a_run = 20, look = 64;  // windows of the held-out part
+
 volatile std::sig_atomic_t stopped_by = 0;
 
 /// The first signal asks for a stop after the step; a second one ends the process as usual.
@@ -177,16 +179,30 @@ int run(const Options& options) {
 
   stop_on_signals();
   const auto start = Clock::now();
-  const Index every = options.eval_every > 0 ? options.eval_every : std::max<Index>(recipe.steps / 20, 1);
+  const auto seconds = [start] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   const std::string prompt = options.sample_prompt.empty() ? std::string(text.held_out().substr(0, 1)) : options.sample_prompt;
   Progress progress(recipe.steps, done, options.quiet, options.csv);
   Index step = done;
-  if (step == 0) progress.held_out(0, run->held_out_bits(32));
+  if (step == 0) progress.held_out(0, run->held_out_bits(look));
+  const double seconds_of_a_look = seconds();
+  double seconds_before = 0;
   while (step < recipe.steps && stopped_by == 0) {
     progress.step(run->train(step++));
+    if (options.minutes > 0 && step == probe_steps / 4) seconds_before = seconds();
+    if (options.minutes > 0 && step == probe_steps) {
+      // The rate in the warm-up does not depend on how many steps there will be: it can be decided now. A little is left for samples and saving.
+      const double a_step = (seconds() - seconds_before) / (probe_steps - probe_steps / 4);
+      const double looks = looks_in_a_run + static_cast<double>(run->data.held_out_windows(recipe.context)) / static_cast<double>(look);
+      const double left = 0.97 * 60 * options.minutes - seconds() - looks * seconds_of_a_look;
+      run->recipe.steps = step + std::max(Index{1}, static_cast<Index>(left / a_step));
+      progress.set_steps(recipe.steps);
+      progress.end_line();
+      fmt::print("Going for {} steps, {:.0f} ms each\n", recipe.steps, 1e3 * a_step);
+    }
+    const Index every = options.eval_every > 0 ? options.eval_every : std::max<Index>(recipe.steps / looks_in_a_run, 1);
     if (step % every != 0 || step == recipe.steps || stopped_by != 0) continue;
     run->save(options.out, step, text);
-    const double bits = run->held_out_bits(64);
+    const double bits = run->held_out_bits(look);
     progress.held_out(step, bits);
     if (options.quiet) continue;
     progress.end_line();
@@ -207,7 +223,6 @@ int run(const Options& options) {
   if (!options.svg.empty()) progress.write_svg(options.svg, options.text, baselines);
   if (!options.quiet && options.sample_length > 0) fmt::print("\nA sample:\n{}\n\n", run->sample(prompt, options.sample_length));
   fmt::print("Bits per character of the held-out part: GPT {:.3f}, unigrams {:.3f}, bigrams {:.3f}, xz -9 {} ({:.0f} s). Saved in {}\n", bits,
-             baselines.unigram, baselines.bigram, baselines.xz ? fmt::format("{:.3f}", *baselines.xz) : "not installed",
-             std::chrono::duration<double>(Clock::now() - start).count(), options.out);
+             baselines.unigram, baselines.bigram, baselines.xz ? fmt::format("{:.3f}", *baselines.xz) : "not installed", seconds(), options.out);
   return 0;
 }
