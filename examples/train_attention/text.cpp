@@ -22,29 +22,6 @@ CharText::CharText(const std::string& bytes) {
   for (std::size_t i = 0; i < bytes.size(); ++i) (i < cut ? train : held_out).push_back(static_cast<Index>(alphabet.find(bytes[i])));
 }
 
-double unigram_bits(const CharText& text) {
-  std::vector<double> count(text.alphabet.size(), 1);
-  for (Index id : text.train) ++count[static_cast<std::size_t>(id)];
-  const double total = static_cast<double>(text.train.size() + text.alphabet.size());
-  double bits = 0;
-  for (Index id : text.held_out) bits -= std::log2(count[static_cast<std::size_t>(id)] / total);
-  return bits / static_cast<double>(text.held_out.size());
-}
-
-double bigram_bits(const CharText& text) {
-  const std::size_t n = text.alphabet.size();
-  std::vector<double> count(n * n, 1), total(n, static_cast<double>(n));
-  const auto at = [](Index id) { return static_cast<std::size_t>(id); };
-  for (std::size_t i = 1; i < text.train.size(); ++i) ++count[at(text.train[i - 1]) * n + at(text.train[i])], ++total[at(text.train[i - 1])];
-  double bits = 0;
-  Index before = text.train.back();
-  for (Index id : text.held_out) {
-    bits -= std::log2(count[at(before) * n + at(id)] / total[at(before)]);
-    before = id;
-  }
-  return bits / static_cast<double>(text.held_out.size());
-}
-
 CharModel::CharModel(Index alphabet, Index context, Index d_model)
     : token_embedding(alphabet, d_model),
       position_embedding(context, d_model),
@@ -154,7 +131,9 @@ int run_text(const Options& options) {
   if (!options.load.empty()) nn::load(model, options.load);
   const NamedTensors named = nn::named_parameters(model);
   const std::vector<Tensor> params = nn::parameters(model);
-  const double unigram = unigram_bits(text), bigram = bigram_bits(text);
+  const auto data = nn::TokenDataset::from_parts(text.train, text.held_out);
+  const auto alphabet = static_cast<Index>(text.alphabet.size());
+  const double unigram = nn::unigram_bits(data, alphabet), bigram = nn::bigram_bits(data, alphabet);
   if (!options.quiet) {
     fmt::print("{}: {} characters, {} distinct; the last tenth is held out.\n", options.text, text.train.size() + text.held_out.size(),
                text.alphabet.size());

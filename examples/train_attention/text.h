@@ -12,11 +12,6 @@ struct CharText {
   std::vector<heed::Index> train, held_out;
 };
 
-/// Bits per character that a model of single characters, and one of pairs, reach on the held-out part: counted on the training part, one added to
-/// each count.
-double unigram_bits(const CharText&);
-double bigram_bits(const CharText&);
-
 /// The same attention head as a causal model of characters: what comes next, from all that came before.
 class CharModel {
  public:

@@ -1,10 +1,12 @@
 #include "training.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <numeric>
@@ -149,6 +151,9 @@ void describe(const Run& run, const Baselines& baselines, const std::string& pat
 }  // namespace
 
 int run(const Options& options) {
+  // Better now than after the first hundred steps.
+  const std::filesystem::path folder = std::filesystem::absolute(options.out).parent_path();
+  if (::access(folder.c_str(), W_OK) != 0) throw std::runtime_error(fmt::format("--out: cannot write into {}", folder.string()));
   const Text text(options.text);
   manual_seed(options.recipe.seed);
   std::unique_ptr<Run> run;

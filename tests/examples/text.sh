@@ -61,6 +61,7 @@ expect 1 "another text" train_text "$source/LICENSE" --resume whole.safetensors
 expect 1 "were made already" train_text text --resume whole.safetensors --steps 5
 "$programs/train_text" text --resume whole.safetensors --lr 1 >out 2>&1 && fail "--resume takes --lr"
 expect 1 "not a multiple" train_text text --heads 3 --d-model 16
+expect 1 "cannot write into" train_text text --out nowhere/model.safetensors
 expect 1 "do not fit" train_text text --context 100000
 expect 1 "not a checkpoint" train_text text --resume "$source/tests/golden/gpt_loss.safetensors"
 head -c 50 text >short
