@@ -114,8 +114,8 @@ void summarize(const Flags& flags, const Results& heed, double fma) {
       for (Index T = 64; T <= flags.longest; T *= 2) {
         const auto tiled = heed.find(name_of(kind, T, mask)), composed = heed.find(name_of(kind, T, mask) + " composed");
         if (tiled == heed.end() || composed == heed.end()) continue;
-        const auto ms = [](double s) { return fmt::format(s < 1 ? "{:.3g} ms" : "{:.4g} ms", s * 1e3); };
-        const auto mb = [](double b) { return fmt::format(b < 1e9 ? "{:.3g} MB" : "{:.4g} MB", b * 1e-6); };
+        const auto ms = [](double s) { return fmt::format("{:.{}g} ms", s * 1e3, s < 1 ? 3 : 4); };
+        const auto mb = [](double b) { return fmt::format("{:.{}g} MB", b * 1e-6, b < 1e9 ? 3 : 4); };
         std::string line = fmt::format("| T = {} |", T);
         line += cell("tiled time", T, tiled->second.seconds, ms(tiled->second.seconds));
         line += fmt::format(" {:.0f} | {:.0f} % |", tiled->second.flops * 1e-9, 100 * tiled->second.flops / fma);
