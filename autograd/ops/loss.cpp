@@ -1,5 +1,7 @@
 #include <cmath>
+#include <numeric>
 
+#include "../../tensor/kernels/cross_entropy.h"
 #include "forward.h"
 
 namespace heed {
@@ -42,20 +44,54 @@ Index check(const Tensor& logits, const Tensor& targets, const CrossEntropyOptio
   return counted;
 }
 
+/// The same function composed from ops: for derivatives of derivatives, and what tests hold the kernel against.
+Tensor composed(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options, Index counted) {
+  const Index classes = logits.size(-1);
+  const Tensor shares = target_shares(targets, classes, options, logits.dtype());
+  const Tensor log_p = log_softmax(reshape(logits, {targets.numel(), classes}), -1);
+  // A log-probability of -inf must not meet a share of 0.
+  const Tensor terms = where(ne(shares, 0), log_p, 0) * shares;
+  if (options.reduction == Reduction::none) return reshape(sum(terms, 1), targets.shape());
+  const Tensor total = sum(terms);
+  return options.reduction == Reduction::mean && counted > 0 ? total / counted : total;
+}
+
 }  // namespace
 
 // With p = softmax(logits) and w the target's distribution: loss = -sum w log p, dlogits = (p sum w - w) dloss
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, CrossEntropyOptions options, Caller caller) {
-  const Index counted = check(logits, targets, options), classes = logits.size(-1);
-  const Tensor shares = target_shares(targets, classes, options, logits.dtype());
-  const Tensor log_p = log_softmax(reshape(logits, {targets.numel(), classes}, caller), -1, caller);
-  // A log-probability of -inf must not meet a share of 0.
-  const Tensor terms = where(ne(shares, Operand(0, caller)), Operand(log_p, caller), Operand(0, caller)) * Operand(shares, caller);
-  if (options.reduction == Reduction::none) return reshape(sum(terms, 1, false, caller), targets.shape(), caller);
-  const Tensor total = sum(terms, {}, false, caller);
-  if (options.reduction == Reduction::sum) return total;
-  if (counted > 0) return total / Operand(counted, caller);
-  return total + Operand(std::nan(""), caller);  // the mean of nothing; the gradients of the terms stay 0
+  const Index counted = check(logits, targets, options), classes = logits.size(-1), rows = targets.numel();
+  const bool by_row = options.reduction == Reduction::none;
+  const double factor = options.reduction == Reduction::mean && counted > 0 ? 1 / static_cast<double>(counted) : 1;
+  const Tensor x = detail::contiguous_data(logits), t = detail::contiguous_data(targets);
+  Tensor losses = detail::make_empty(targets.shape(), logits.dtype()), stats = detail::make_empty({rows, 2}, logits.dtype());
+  Tensor y = by_row ? losses : detail::make_empty({}, logits.dtype());
+  const auto shares = [options](const Tensor& classes_of_rows) {
+    return kernels::CrossEntropyTargets{classes_of_rows.data<Index>(), options.ignore_index, options.label_smoothing};
+  };
+  detail::dispatch_float(logits.dtype(), [&]<class T>() {
+    T* loss = losses.mutable_data<T>();
+    kernels::cross_entropy<T>(loss, stats.mutable_data<T>(), x.data<T>(), shares(t), rows, classes);
+    if (by_row) return;
+    double total = std::accumulate(loss, loss + rows, 0.0) * factor;
+    if (options.reduction == Reduction::mean && counted == 0) total = std::nan("");  // the mean of nothing; gradients are 0 nevertheless
+    *y.mutable_data<T>() = static_cast<T>(total);
+  });
+  return record({"cross_entropy", caller}, std::move(y), logits,
+                [logits = saved(logits), targets = saved(t), stats = saved(stats), options, shares, counted, factor, rows, classes, by_row](
+                    const BackwardContext& ctx, const Tensor& dy) -> Grads {
+                  const Tensor value = logits.get(), which = targets.get();
+                  if (ctx.creates_graph())
+                    return detail::differentiate_twin(ctx, {value}, dy,
+                                                      [&](const std::vector<Tensor>& slots) { return composed(slots[0], which, options, counted); });
+                  const Tensor from = detail::contiguous_data(value), up = detail::contiguous_data(dy);
+                  Tensor dx = detail::make_empty(value.shape(), value.dtype());
+                  detail::dispatch_float(value.dtype(), [&]<class T>() {
+                    kernels::cross_entropy_backward<T>(dx.mutable_data<T>(), from.data<T>(), stats.get().data<T>(), shares(which), up.data<T>(),
+                                                       by_row ? 1 : 0, factor, rows, classes);
+                  });
+                  return {dx};
+                });
 }
 
 Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction, Caller caller) {

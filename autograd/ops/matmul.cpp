@@ -76,6 +76,27 @@ Tensor product(const Tensor& a, const Tensor& b, Caller caller) {
                 });
 }
 
+/// One tall product, to which the bias comes along.
+Tensor linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, Index rows) {
+  const Index in = weight.size(1), out = weight.size(0);
+  Dims shape = x.shape();
+  shape.back() = out;
+  detail::checked_numel("linear", shape, detail::size_of(x.dtype()));
+  Tensor y = detail::make_empty(shape, x.dtype());
+  if (y.numel() == 0) return y;
+  const auto in_place = detail::reshape(x.ref()->layout, {rows, in});
+  const Tensor from = in_place ? x : detail::contiguous_data(x), offset = bias.defined() ? detail::contiguous_data(bias) : bias;
+  const Dims strides = in_place ? in_place->strides : Dims{in, 1};
+  detail::dispatch_float(x.dtype(), [&]<class T>() {
+    const kernels::Matrix<T> a{from.data<T>(), strides[0], strides[1]}, b{weight.data<T>(), weight.strides()[1], weight.strides()[0]};
+    if (offset.defined())
+      kernels::gemm_bias<T>(rows, out, in, a, b, offset.data<T>(), y.mutable_data<T>(), out);
+    else
+      kernels::gemm<T>(rows, out, in, a, b, y.mutable_data<T>(), out);
+  });
+  return y;
+}
+
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, Caller caller) {
@@ -91,6 +112,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, Caller caller) {
   return y;
 }
 
+// dx = dy weight, dweight = dy^T x and dbias = sum dy over all rows
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Caller caller) {
   detail::require_float("linear", x);
   detail::require_same_dtype("linear", x, weight);
@@ -100,8 +122,17 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Caller 
     detail::raise<ShapeError>("linear: x {} does not end in in={} of the weight {}", x.shape(), weight.size(1), weight.shape());
   if (bias.defined() && bias.shape() != Dims{weight.size(0)})
     detail::raise<ShapeError>("linear: the bias {} is not of out={} of the weight {}", bias.shape(), weight.size(0), weight.shape());
-  const Tensor y = matmul(x, transpose(weight, 0, 1, caller), caller);
-  return bias.defined() ? y + Operand(bias, caller) : y;
+  const Index in = weight.size(1), out = weight.size(0);
+  Index rows = 1;
+  for (Index d = 0; d < x.dim() - 1; ++d) rows *= x.size(d);
+  return record({"linear", caller}, linear_forward(x, weight, bias, rows), x, weight, bias,
+                [x = saved(x), weight = saved(weight), rows, in, out](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+                  Tensor dx, dweight, dbias;
+                  if (ctx.needs(0)) dx = matmul(dy, weight.get());
+                  if (ctx.needs(1)) dweight = matmul(transpose(reshape(dy, {rows, out}), 0, 1), reshape(x.get(), {rows, in}));
+                  if (ctx.needs(2)) dbias = sum(reshape(dy, {rows, out}), 0);
+                  return {dx, dweight, dbias};
+                });
 }
 
 }  // namespace heed

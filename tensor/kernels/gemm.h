@@ -19,6 +19,10 @@ enum class Into { overwrite, accumulate };
 template <class T>
 void gemm(Index m, Index n, Index k, Matrix<T> a, Matrix<T> b, T* c, Index ldc, Into = Into::overwrite);
 
+/// c = a b, with `bias` (n) added to every row.
+template <class T>
+void gemm_bias(Index m, Index n, Index k, Matrix<T> a, Matrix<T> b, const T* bias, T* c, Index ldc);
+
 /// `batch` products of the same sizes; operand p of the batch begins at data + p * batch_stride (0 repeats it). Row-major results lie back to back.
 /// Parallel over the batch or inside a product, whichever is faster.
 template <class T>

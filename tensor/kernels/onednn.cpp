@@ -228,8 +228,9 @@ bool fits_int(std::initializer_list<Index> values) {
 }
 
 #if DNNL_VERSION_MAJOR < 3
-dnnl::matmul::primitive_desc product(const memory::desc& a, const memory::desc& b, const memory::desc& c, const dnnl::primitive_attr& attr) {
-  return {dnnl::matmul::desc(a, b, c), attr, engine()};
+dnnl::matmul::primitive_desc product(const memory::desc& a, const memory::desc& b, const memory::desc& bias, const memory::desc& c,
+                                     const dnnl::primitive_attr& attr) {
+  return {dnnl::matmul::desc(a, b, bias, c), attr, engine()};
 }
 using Softmax = dnnl::softmax_v2_forward;
 using SoftmaxBackward = dnnl::softmax_v2_backward;
@@ -241,8 +242,9 @@ SoftmaxBackward::primitive_desc softmax_backward(const memory::desc& x) {
   return {SoftmaxBackward::desc(dnnl::algorithm::softmax_accurate, x, x, x, 1), attributes(), engine(), forward};
 }
 #else
-dnnl::matmul::primitive_desc product(const memory::desc& a, const memory::desc& b, const memory::desc& c, const dnnl::primitive_attr& attr) {
-  return {engine(), a, b, c, attr};
+dnnl::matmul::primitive_desc product(const memory::desc& a, const memory::desc& b, const memory::desc& bias, const memory::desc& c,
+                                     const dnnl::primitive_attr& attr) {
+  return {engine(), a, b, bias, c, attr};
 }
 using Softmax = dnnl::softmax_forward;
 using SoftmaxBackward = dnnl::softmax_backward;
@@ -268,7 +270,7 @@ std::string version() {
 }
 
 bool gemm_batched(Index batch, Index m, Index n, Index k, Matrix<float> a, Index a_batch_stride, Matrix<float> b, Index b_batch_stride, float* c,
-                  Index ldc, Into into) {
+                  Index ldc, Into into, const float* bias) {
   if (batch < 1 || m < 1 || n < 1 || k < 1 || !available()) return false;
   const Dense x = dense(a, m, k), y = dense(b, k, n);
   // One row of results may have any `ldc`; oneDNN wants it to be a number that makes sense.
@@ -288,8 +290,8 @@ bool gemm_batched(Index batch, Index m, Index n, Index k, Matrix<float> a, Index
   }
 
   const int threads = usable_threads();
-  const Key key{
-      {Key::product, threads, into == Into::accumulate, batch, m, n, k, x.row, x.col, a_batch_stride, y.row, y.col, b_batch_stride, z.row, 0}};
+  const Key key{{Key::product, threads, into == Into::accumulate, batch, m, n, k, x.row, x.col, a_batch_stride, y.row, y.col, b_batch_stride, z.row,
+                 bias != nullptr}};
   const Threads scope(threads);
   Cache& cache = Cache::of_this_thread();
   Ready& ready = cache.get(key, [&](Cache& maker) {
@@ -301,8 +303,13 @@ bool gemm_batched(Index batch, Index m, Index n, Index k, Matrix<float> a, Index
       sum.append_sum(1.f);
       attr.set_post_ops(sum);
     }
-    return maker.make<dnnl::matmul>(product(src, weights, dst, attr), {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}});
+    if (!bias)
+      return maker.make<dnnl::matmul>(product(src, weights, {}, dst, attr), {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}});
+    const memory::desc row = batch == 1 ? rows_of(1, n) : memory::desc({1, 1, n}, memory::data_type::f32, memory::dims{n, n, 1});
+    return maker.make<dnnl::matmul>(product(src, weights, row, dst, attr),
+                                    {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}, {DNNL_ARG_BIAS, row}});
   });
+  if (bias) return cache.run(ready, {a.data, b.data, c, bias});
   return cache.run(ready, {a.data, b.data, c});
 }
 
@@ -355,7 +362,7 @@ namespace heed::kernels::onednn {
 
 bool available() { return false; }
 std::string version() { return {}; }
-bool gemm_batched(Index, Index, Index, Index, Matrix<float>, Index, Matrix<float>, Index, float*, Index, Into) { return false; }
+bool gemm_batched(Index, Index, Index, Index, Matrix<float>, Index, Matrix<float>, Index, float*, Index, Into, const float*) { return false; }
 bool softmax(float*, const float*, Index, Index) { return false; }
 bool softmax_backward(float*, const float*, const float*, Index, Index) { return false; }
 std::string last_implementation() { return {}; }

@@ -1,5 +1,6 @@
 #include <heed/tensor/kernels/gemm.h>
 
+#include <array>
 #include <limits>
 
 #include "support.h"
@@ -101,6 +102,30 @@ TYPED_TEST(Gemm, AgreesWithThePlainLoopForSmallSizes) {
               if (testing::Test::HasFatalFailure()) return;
             }
   });
+}
+
+/// Also where oneDNN serves f32, and where there is nothing to multiply.
+TYPED_TEST(Gemm, AddsABiasToEveryRow) {
+  using T = TypeParam;
+  for (const auto& [m, n, k] : std::vector<std::array<Index, 3>>{{1, 1, 1}, {3, 5, 0}, {7, 33, 5}, {1, 40, 300}, {129, 8, 2}, {160, 136, 128}})
+    for (const Order order : {Order::rows, Order::columns}) {
+      SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k);
+      const Operand<T> a = operand<T>(m, k, Order::rows, 1), b = operand<T>(k, n, order, 2);
+      const Block<T> bias = test::random_block<T>(n, -3, 3, 3);
+      const Index ldc = n + 2;
+      Block<T> c(m * ldc);
+      std::fill(c.begin(), c.end(), static_cast<T>(marker));
+      gemm_bias(m, n, k, a.view(), b.view(), bias.data(), c.data(), ldc);
+      const Truth<T> truth(m, n, k, a.view(), b.view());
+      for (Index i = 0; i < m; ++i) {
+        for (Index j = 0; j < n; ++j) {
+          const std::size_t at = static_cast<std::size_t>(i * n + j);
+          const double offset = static_cast<double>(bias[j]), eps = static_cast<double>(std::numeric_limits<T>::epsilon());
+          ASSERT_NEAR(static_cast<double>(c[i * ldc + j]), truth.value[at] + offset, 32 * eps * (truth.size[at] + std::abs(offset)));
+        }
+        for (Index j = n; j < ldc; ++j) ASSERT_EQ(c[i * ldc + j], static_cast<T>(marker)) << "written behind row " << i;
+      }
+    }
 }
 
 TYPED_TEST(Gemm, AgreesWithThePlainLoopForLargeAndOddSizes) {

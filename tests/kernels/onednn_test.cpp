@@ -97,6 +97,20 @@ TEST_F(OneDnn, BatchesAgreeWithThePlainLoop) {
   }
 }
 
+TEST_F(OneDnn, ABiasComesAlong) {
+  const Sizes s{40, 24, 16};
+  const Index batch = 3;
+  const Block<float> a = test::random_block<float>(batch * s.m * s.k, -1, 1, 1), b = test::random_block<float>(batch * s.k * s.n, -1, 1, 2);
+  const Block<float> bias = test::random_block<float>(s.n, -1, 1, 3);
+  const Matrix<float> x = in_order(a, s.m, s.k, Order::rows), y = in_order(b, s.k, s.n, Order::columns);
+  for (const Index count : {Index{1}, batch}) {
+    Block<float> plain(count * s.m * s.n), with(count * s.m * s.n);
+    ASSERT_TRUE(onednn::gemm_batched(count, s.m, s.n, s.k, x, s.m * s.k, y, s.k * s.n, plain.data(), s.n, Into::overwrite));
+    ASSERT_TRUE(onednn::gemm_batched(count, s.m, s.n, s.k, x, s.m * s.k, y, s.k * s.n, with.data(), s.n, Into::overwrite, bias.data()));
+    for (Index i = 0; i < with.size(); ++i) ASSERT_NEAR(with[i], plain[i] + bias[i % s.n], 1e-5f) << count << " products, element " << i;
+  }
+}
+
 TEST_F(OneDnn, BatchesOfInterleavedHeadsAreRightOrRefused) {
   const Index heads = 4, rows = 48, width = 32, all = heads * width;
   const Block<float> q = test::random_block<float>(rows * all, -1, 1, 1), keys = test::random_block<float>(rows * all, -1, 1, 2);
