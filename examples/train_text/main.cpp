@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   app.add_option("--sample-length", options.sample_length, "tokens of the sample at the end, a quarter of it on the way; 0: none")
       ->check(CLI::Range(heed::Index{0}, heed::Index{1} << 20))
       ->capture_default_str();
-  app.add_option("--sample-prompt", options.sample_prompt, "what samples begin with (the held-out part's first character)");
+  app.add_option("--sample-prompt", options.sample_prompt, "what samples begin with (a new line)");
   app.add_option("--dot", options.dot, "write the graph of a step to this file, for Graphviz");
   app.add_option("--threads", options.threads, "threads (as many as there are cores)")->check(CLI::Range(1, 1024));
   app.add_flag("--summary", options.summary, "print every tensor of the model");

@@ -9,9 +9,9 @@
 struct Recipe {
   std::string tokenizer = "bpe";
   heed::Index vocab_size = 1024;  // of bpe
-  heed::Index layers = 4, heads = 4, d_model = 128, context = 128;
+  heed::Index layers = 4, heads = 6, d_model = 192, context = 128;
   double dropout = 0.1;
-  heed::Index steps = 2000, batch = 16, accumulate = 1, warmup = 100;
+  heed::Index steps = 2500, batch = 16, accumulate = 1, warmup = 100;
   double lr = 2e-3, weight_decay = 0.1, clip = 1;
   std::uint64_t seed = 1;
 };

@@ -26,7 +26,7 @@ std::string duration(double seconds) {
 }  // namespace
 
 Progress::Progress(Index steps, Index done, bool quiet, std::string csv)
-    : steps_(steps), first_(done), quiet_(quiet), terminal_(isatty(STDOUT_FILENO) != 0), csv_(std::move(csv)), start_(Clock::now()) {
+    : steps_(steps), first_(done), quiet_(quiet), terminal_(isatty(STDOUT_FILENO) != 0), csv_(std::move(csv)) {
   if (csv_.empty()) return;
   if (done > 0) read_rows(done);
   write_rows();
@@ -79,18 +79,22 @@ void Progress::end_line() {
 
 void Progress::step(const StepReport& r) {
   smoothed_ = r.step == first_ + 1 ? r.bits : 0.95 * smoothed_ + 0.05 * r.bits;
+  milliseconds_ += r.ms;
   rows_.push_back({r, absent});
   const auto now = Clock::now();
   if (now - last_write_ > std::chrono::seconds(5)) write_rows(), last_write_ = now;
   const bool last = r.step == steps_;
   if (quiet_ || (terminal_ ? !last && now - last_print_ < std::chrono::milliseconds(200)
-                           : !last && r.step != first_ + 1 && r.step % std::max<Index>(steps_ / 20, 1) != 0))
+                           : !last && r.step != first_ + 1 && r.step % (steps_ > 0 ? std::max<Index>(steps_ / 20, 1) : 20) != 0))
     return;
   last_print_ = now;
-  const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const double left = elapsed / static_cast<double>(r.step - first_) * static_cast<double>(steps_ - r.step);
-  fmt::print("{}step {:>5}/{}  loss {:.3f}  bits/char {:.3f}  norm {:.2f}  lr {:.1e}  {:.0f} ms  {:.0f} tokens/s  {} left{}", terminal_ ? "\r" : "",
-             r.step, steps_, r.loss, smoothed_, r.norm, r.lr, r.ms, r.tokens_per_second, duration(left), terminal_ ? "  " : "\n");
+  const std::string of = steps_ > 0 ? fmt::format("/{}", steps_) : "";
+  const std::string left =
+      steps_ > 0
+          ? fmt::format("  {} left", duration(1e-3 * milliseconds_ / static_cast<double>(r.step - first_) * static_cast<double>(steps_ - r.step)))
+          : "";
+  fmt::print("{}step {:>5}{}  loss {:.3f}  bits/char {:.3f}  norm {:.2f}  lr {:.1e}  {:.{}f} ms  {:.0f} tokens/s{}{}", terminal_ ? "\r" : "", r.step,
+             of, r.loss, smoothed_, r.norm, r.lr, r.ms, r.ms < 10 ? 1 : 0, r.tokens_per_second, left, terminal_ ? "  " : "\n");
   open_line_ = terminal_;
   std::fflush(stdout);
 }

@@ -18,7 +18,8 @@ struct StepReport {
 /// The line that tells how training goes (refreshed on a terminal, now and then elsewhere), the CSV file and the curve.
 class Progress {
  public:
-  /// Rows of an older CSV file up to `done` steps are kept, as the beginning of the same run. Throws when the file cannot be written or is another.
+  /// `steps` is 0 while it is not known. Rows of an older CSV file up to `done` steps are kept, as the beginning of the same run. Throws when the
+  /// file cannot be written or is another.
   Progress(heed::Index steps, heed::Index done, bool quiet, std::string csv);
   ~Progress();
   Progress(const Progress&) = delete;
@@ -46,6 +47,6 @@ class Progress {
   bool quiet_, terminal_, open_line_ = false;
   std::string csv_;
   std::vector<Row> rows_;
-  double smoothed_ = 0;
-  std::chrono::steady_clock::time_point start_, last_print_, last_write_;
+  double smoothed_ = 0, milliseconds_ = 0;
+  std::chrono::steady_clock::time_point last_print_, last_write_;
 };

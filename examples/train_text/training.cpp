@@ -185,8 +185,9 @@ int run(const Options& options) {
   stop_on_signals();
   const auto start = Clock::now();
   const auto seconds = [start] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  const std::string prompt = options.sample_prompt.empty() ? std::string(text.held_out().substr(0, 1)) : options.sample_prompt;
-  Progress progress(recipe.steps, done, options.quiet, options.csv);
+  std::string prompt = options.sample_prompt;
+  if (prompt.empty()) prompt = text.all().find('\n') < text.all().size() ? "\n" : std::string(text.held_out().substr(0, 1));
+  Progress progress(options.minutes > 0 ? 0 : recipe.steps, done, options.quiet, options.csv);
   Index step = done;
   if (step == 0) progress.held_out(0, run->held_out_bits(look));
   const double seconds_of_a_look = seconds();
@@ -203,6 +204,7 @@ int run(const Options& options) {
       progress.set_steps(recipe.steps);
       progress.end_line();
       fmt::print("Going for {} steps, {:.0f} ms each\n", recipe.steps, 1e3 * a_step);
+      std::fflush(stdout);
     }
     const Index every = options.eval_every > 0 ? options.eval_every : std::max<Index>(recipe.steps / looks_in_a_run, 1);
     if (step % every != 0 || step == recipe.steps || stopped_by != 0) continue;
@@ -220,12 +222,12 @@ int run(const Options& options) {
   if (stopped_by != 0) {
     fmt::print("Stopped after step {} of {}. Saved in {}; go on with\n  train_text {} --resume {} --out {}\n", step, recipe.steps, options.out,
                options.text, options.out, options.out);
-    if (!options.svg.empty()) progress.write_svg(options.svg, options.text, baselines);
+    if (!options.svg.empty()) progress.write_svg(options.svg, std::filesystem::path(options.text).filename().string(), baselines);
     return 128 + stopped_by;
   }
   const double bits = run->held_out_bits();
   progress.held_out(step, bits);
-  if (!options.svg.empty()) progress.write_svg(options.svg, options.text, baselines);
+  if (!options.svg.empty()) progress.write_svg(options.svg, std::filesystem::path(options.text).filename().string(), baselines);
   if (!options.quiet && options.sample_length > 0) fmt::print("\nA sample:\n{}\n\n", run->sample(prompt, options.sample_length));
   fmt::print("Bits per character of the held-out part: GPT {:.3f}, unigrams {:.3f}, bigrams {:.3f}, xz -9 {} ({:.0f} s). Saved in {}\n", bits,
              baselines.unigram, baselines.bigram, baselines.xz ? fmt::format("{:.3f}", *baselines.xz) : "not installed", seconds(), options.out);

@@ -147,6 +147,25 @@ TEST(LanguageModel, IsOneFile) {
   EXPECT_NE(refused("tokenizer.characters", "ab").find("a tokenizer of 2 tokens"), std::string::npos);
 }
 
+TEST(LanguageModel, WritesText) {
+  const std::string text = "A hacker is a person who enjoys exploring the details of programmable systems.";
+  const nn::CharTokenizer tokenizer(text);
+  const nn::GPT small({.vocab_size = tokenizer.vocab_size(), .block_size = 8, .n_layer = 1, .n_head = 1, .n_embd = 4});
+  const nn::AdamW adam(nn::named_parameters(small));
+  auto strings = nn::config_strings(small.config());
+  strings.merge(tokenizer.metadata());
+  const test::TemporaryFile file;
+  nn::save_checkpoint(file.path(), nn::checkpoint_of(small, adam, 0, strings));
+
+  const std::string path = file.path();
+  const nn::LanguageModel lm = nn::load_language_model(path);
+  const std::vector<Index> prompt = lm.tokenizer->encode("A hacker is");
+  const Tensor ids = nn::generate(lm.model, from_vector(prompt, {static_cast<Index>(prompt.size())}), {.max_new_tokens = 100, .seed = 1});
+  const std::string written = lm.tokenizer->decode(ids.to_vector<Index>());
+  EXPECT_EQ(written.size(), 111u);
+  EXPECT_TRUE(written.starts_with("A hacker is"));
+}
+
 TEST(LanguageModel, OfAPublishedFolderHasTheTokenizerBeside) {
   const Folder folder;
   EXPECT_NE(message_of<IoError>([&] { nn::load_language_model(folder.path()); }).find("vocab.json"), std::string::npos);
