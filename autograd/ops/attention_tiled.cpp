@@ -39,6 +39,22 @@ std::vector<Index> offsets(const Tensor& t, const Dims& batch) {
   return out;
 }
 
+/// Uninitialized, its dims in memory in the order of those of `like`, rows dense: heads that were split from one row are beside each other again, and
+/// joining them copies nothing.
+Tensor empty_in_order_of(const Tensor& like, const Dims& shape) {
+  const Tensor row_major = make_empty(shape, like.dtype());
+  if (like.is_contiguous() || like.shape().size() != shape.size()) return row_major;
+  std::vector<std::size_t> order;  // of all dims but the last, from the outermost inwards
+  for (std::size_t d = 0; d + 1 < shape.size(); ++d) {
+    const auto before = [&](std::size_t other) { return like.strides()[other] < like.strides()[d]; };
+    order.insert(std::find_if(order.begin(), order.end(), before), d);
+  }
+  Layout layout = row_major.ref()->layout;
+  Index stride = shape.back();
+  for (std::size_t i = order.size(); i-- > 0; stride *= std::max<Index>(shape[order[i]], 1)) layout.strides[order[i]] = stride;
+  return make_view(row_major, layout);
+}
+
 /// The index of every batch entry along one dim of the batch.
 std::vector<std::size_t> places(const Dims& batch, std::size_t dim) {
   std::size_t inner = 1;
@@ -103,6 +119,10 @@ struct Problem {
     }
     kernels::Batched<const T> rows(const Tensor& t, const std::vector<Index>& begins) const {
       return {t.data<T>(), begins, t.strides()[t.shape().size() - 2]};
+    }
+    kernels::Batched<T> writable_rows(Tensor& t, const std::vector<Index>& begins) const {
+      if (!t.defined()) return {};
+      return {t.mutable_data<T>(), begins, t.strides()[t.shape().size() - 2]};
     }
   };
 };
@@ -185,12 +205,13 @@ Attention tiled_attention(const AttentionCall& call) {
   }
   const Tensor keep = all_of(call.options.mask.keeps(), call.caller), bias = sum_of(call.options.mask.biases(), call.caller);
 
-  Tensor output = make_empty(with_matrix(batch, p.sizes.Tq, p.sizes.d_v), dtype);
+  Tensor output = empty_in_order_of(call.q, with_matrix(batch, p.sizes.Tq, p.sizes.d_v));
   Tensor row_max = make_empty({p.sizes.batch, p.sizes.Tq}, dtype), row_sum = make_empty({p.sizes.batch, p.sizes.Tq}, dtype);
   dispatch_float(dtype, [&]<class T>() {
     const Problem::Arguments<T> a(p, call.q, call.k, call.v, keep, bias);
+    const std::vector<Index> begins = offsets(output, batch);
     kernels::attention<T>(p.sizes, a.rows(a.q, a.q_begins), a.rows(a.k, a.k_begins), a.rows(a.v, a.v_begins), static_cast<T>(p.scale), a.mask,
-                          p.dropout, output.mutable_data<T>(), {row_max.mutable_data<T>(), row_sum.mutable_data<T>()});
+                          p.dropout, a.writable_rows(output, begins), {row_max.mutable_data<T>(), row_sum.mutable_data<T>()});
   });
 
   Attention result;
@@ -199,39 +220,43 @@ Attention tiled_attention(const AttentionCall& call) {
     const bool same_batch = batch == leading(call.scores);
     result.weights = same_batch ? weights_op(call, p, keep, bias, row_max, row_sum) : composed_attention(call).weights;
   }
-  result.output = record(
-      {"attention", call.caller}, output, call.q, call.k, call.v, bias,
-      [q = saved(call.q), k = saved(call.k), v = saved(call.v), bias = saved(bias), keep = saved(keep), out = saved(output), row_max = saved(row_max),
-       row_sum = saved(row_sum), p, positions = positions_of(call.options.mask),
-       scores = call.scores](const BackwardContext& ctx, const Tensor& dy) -> Grads {
-        if (ctx.creates_graph())
-          return differentiate_twin(ctx, {q.get(), k.get(), v.get(), bias.get()}, dy, [&](const std::vector<Tensor>& in) {
-            AttentionOptions options;
-            options.mask = rebuilt(positions, keep.get(), in[3]);
-            const Tensor weights = composed_attention({in[0], in[1], in[2], options, p.scale, scores, {}}).weights;
-            const bool drops = p.dropout.p > 0;
-            return matmul(
-                drops ? dropout_from(expand(weights, with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk)), p.dropout.p, {p.dropout.seed, p.dropout.offset})
-                      : weights,
-                in[2]);
-          });
-        const DType type = dy.dtype();
-        const auto gradient = [&](std::size_t i, Index rows, Index columns) {
-          return ctx.needs(i) ? make_empty(with_matrix(p.batch, rows, columns), type) : Tensor();
-        };
-        Tensor dq = gradient(0, p.sizes.Tq, p.sizes.d_k), dk = gradient(1, p.sizes.Tk, p.sizes.d_k), dv = gradient(2, p.sizes.Tk, p.sizes.d_v);
-        Tensor dbias = gradient(3, p.sizes.Tq, p.sizes.Tk);
-        dispatch_float(type, [&]<class T>() {
-          const Problem::Arguments<T> a(p, q.get(), k.get(), v.get(), keep.get(), bias.get());
-          const Tensor up = dense_rows(dy);
-          const std::vector<Index> up_begins = offsets(up, p.batch);
-          const auto data = [](Tensor& t) { return t.defined() ? t.mutable_data<T>() : nullptr; };
-          kernels::attention_backward<T>(p.sizes, a.rows(a.q, a.q_begins), a.rows(a.k, a.k_begins), a.rows(a.v, a.v_begins), static_cast<T>(p.scale),
-                                         a.mask, p.dropout, out.get().data<T>(), {row_max.get().data<T>(), row_sum.get().data<T>()},
-                                         a.rows(up, up_begins), {data(dq), data(dk), data(dv), data(dbias)});
-        });
-        return {dq, dk, dv, dbias};
-      });
+  result.output = record({"attention", call.caller}, output, call.q, call.k, call.v, bias,
+                         [q = saved(call.q), k = saved(call.k), v = saved(call.v), bias = saved(bias), keep = saved(keep), out = saved(output),
+                          row_max = saved(row_max), row_sum = saved(row_sum), p, positions = positions_of(call.options.mask),
+                          scores = call.scores](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+                           if (ctx.creates_graph())
+                             return differentiate_twin(ctx, {q.get(), k.get(), v.get(), bias.get()}, dy, [&](const std::vector<Tensor>& in) {
+                               AttentionOptions options;
+                               options.mask = rebuilt(positions, keep.get(), in[3]);
+                               const Tensor weights = composed_attention({in[0], in[1], in[2], options, p.scale, scores, {}}).weights;
+                               const bool drops = p.dropout.p > 0;
+                               return matmul(drops ? dropout_from(expand(weights, with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk)), p.dropout.p,
+                                                                  {p.dropout.seed, p.dropout.offset})
+                                                   : weights,
+                                             in[2]);
+                             });
+                           const DType type = dy.dtype();
+                           const auto gradient = [&](std::size_t i, const Tensor& of, Index rows, Index columns) {
+                             return ctx.needs(i) ? empty_in_order_of(of, with_matrix(p.batch, rows, columns)) : Tensor();
+                           };
+                           Tensor dq = gradient(0, q.get(), p.sizes.Tq, p.sizes.d_k), dk = gradient(1, k.get(), p.sizes.Tk, p.sizes.d_k),
+                                  dv = gradient(2, v.get(), p.sizes.Tk, p.sizes.d_v);
+                           Tensor dbias = ctx.needs(3) ? make_empty(with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk), type) : Tensor();
+                           dispatch_float(type, [&]<class T>() {
+                             const Problem::Arguments<T> a(p, q.get(), k.get(), v.get(), keep.get(), bias.get());
+                             const Tensor up = dense_rows(dy);
+                             const Tensor result = out.get();
+                             const auto begins = [&](const Tensor& t) { return t.defined() ? offsets(t, p.batch) : std::vector<Index>(); };
+                             const std::vector<Index> up_begins = begins(up), out_begins = begins(result), dq_begins = begins(dq),
+                                                      dk_begins = begins(dk), dv_begins = begins(dv);
+                             kernels::attention_backward<T>(p.sizes, a.rows(a.q, a.q_begins), a.rows(a.k, a.k_begins), a.rows(a.v, a.v_begins),
+                                                            static_cast<T>(p.scale), a.mask, p.dropout, a.rows(result, out_begins),
+                                                            {row_max.get().data<T>(), row_sum.get().data<T>()}, a.rows(up, up_begins),
+                                                            {a.writable_rows(dq, dq_begins), a.writable_rows(dk, dk_begins),
+                                                             a.writable_rows(dv, dv_begins), dbias.defined() ? dbias.mutable_data<T>() : nullptr});
+                           });
+                           return {dq, dk, dv, dbias};
+                         });
   return result;
 }
 

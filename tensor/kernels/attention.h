@@ -61,24 +61,25 @@ struct SoftmaxRows {
 /// out (batch, Tq, d_v) and what the backward wants of the rows. Queries that may attend to nothing give 0.
 template <class T>
 void attention(const AttentionSizes&, Batched<const T> q, Batched<const T> k, Batched<const T> v, T scale, const AttentionMask<T>&,
-               const AttentionDropout&, T* out, SoftmaxRows<T>);
+               const AttentionDropout&, Batched<T> out, SoftmaxRows<T>);
 
 /// The weights themselves, before dropout: (batch, Tq, Tk), exp(s - max) / sum from the rows of a forward.
 template <class T>
 void attention_weights(const AttentionSizes&, Batched<const T> q, Batched<const T> k, T scale, const AttentionMask<T>&, SoftmaxRows<const T>,
                        T* weights);
 
-/// Gradients, row-major; null ones are not computed. dq (batch, Tq, d_k), dk (batch, Tk, d_k), dv (batch, Tk, d_v); dbias (batch, Tq, Tk) is the one
+/// Gradients; null ones are not computed. dq (batch, Tq, d_k), dk (batch, Tk, d_k), dv (batch, Tk, d_v); dbias (batch, Tq, Tk), row-major, is the one
 /// array of that size.
 template <class T>
 struct AttentionGradients {
-  T *dq = nullptr, *dk = nullptr, *dv = nullptr, *dbias = nullptr;
+  Batched<T> dq, dk, dv;
+  T* dbias = nullptr;
 };
 
 /// With P = exp(s - max) / sum, D = rowsum(dout out), dS = P (dout v^T - D): dv = P^T dout, dq = scale dS k, dk = scale dS^T q, dbias = dS.
 /// Dropout scales P in dv and dout v^T in dS.
 template <class T>
 void attention_backward(const AttentionSizes&, Batched<const T> q, Batched<const T> k, Batched<const T> v, T scale, const AttentionMask<T>&,
-                        const AttentionDropout&, const T* out, SoftmaxRows<const T>, Batched<const T> dout, AttentionGradients<T>);
+                        const AttentionDropout&, Batched<const T> out, SoftmaxRows<const T>, Batched<const T> dout, AttentionGradients<T>);
 
 }  // namespace heed::kernels

@@ -23,12 +23,12 @@ struct BackwardCall {
   T scale;
   const AttentionMask<T>& mask;
   const AttentionDropout& dropout;
-  const T* out;
+  Batched<const T> out;
   SoftmaxRows<const T> rows;
   Batched<const T> dout;
   AttentionGradients<T> gradients;
 
-  bool wants_scores() const { return gradients.dq || gradients.dk || gradients.dbias; }
+  bool wants_scores() const { return gradients.dq.data || gradients.dk.data || gradients.dbias; }
 };
 
 /// Queries and keys of a cell of one batch entry.
@@ -104,11 +104,12 @@ void load_queries(const BackwardCall<T>& x, const TilePlace& at, const Parts<T>&
   const Index count = at.queries.size(), row = at.p * x.sizes.Tq + at.queries.begin;
   const T* q = matrix(x.q, at.p) + at.queries.begin * x.q.row_stride;
   const T* dout = matrix(x.dout, at.p) + at.queries.begin * x.dout.row_stride;
+  const T* out = matrix(x.out, at.p) + at.queries.begin * x.out.row_stride;
   pack_queries(q, x.q.row_stride, count, x.sizes.d_k, x.scale, parts.q, at.width);
   if (x.wants_scores()) pack_queries(dout, x.dout.row_stride, count, x.sizes.d_v, T{1}, parts.dout, at.width);
   load_softmax_rows(x.rows, row, count, at.width, parts.shift, parts.share);
   for (Index i = 0; i < at.width; ++i)
-    parts.dot[i] = parts.share[i] != 0 && x.wants_scores() ? dot(x.out + (row + i) * x.sizes.d_v, dout + i * x.dout.row_stride, x.sizes.d_v) : T{0};
+    parts.dot[i] = parts.share[i] != 0 && x.wants_scores() ? dot(out + i * x.out.row_stride, dout + i * x.dout.row_stride, x.sizes.d_v) : T{0};
 }
 
 /// One tile: queries at.queries, of which those from `first` on may see one of the keys at.keys.
@@ -151,12 +152,15 @@ void backward_tile(const BackwardCall<T>& x, const Visibility& visible, const Ti
     copy_transposed(ds + first, width, Index{1}, n, count, x.gradients.dbias + (at.p * Tq + i0) * Tk + at.keys.begin, Tk);
     for (Index e = 0; e < n * width; e += lanes<T>) hn::Store(hn::Mul(hn::Load(d, ds + e), hn::Set(d, x.scale)), d, ds + e);
   }
-  if (x.gradients.dv)
-    multiply_tiles(n, d_v, count, s + first, width, Index{1}, dout, x.dout.row_stride, x.gradients.dv + (at.p * Tk + at.keys.begin) * d_v, d_v, true);
-  if (x.gradients.dk)
-    multiply_tiles(n, d_k, count, ds + first, width, Index{1}, q, x.q.row_stride, x.gradients.dk + (at.p * Tk + at.keys.begin) * d_k, d_k, true);
-  if (x.gradients.dq)
-    multiply_tiles(count, d_k, n, ds + first, Index{1}, width, k, x.k.row_stride, x.gradients.dq + (at.p * Tq + i0) * d_k, d_k, true);
+  const auto& [dq, dk, dv, dbias] = x.gradients;
+  if (dv.data)
+    multiply_tiles(n, d_v, count, s + first, width, Index{1}, dout, x.dout.row_stride, matrix(dv, at.p) + at.keys.begin * dv.row_stride,
+                   dv.row_stride, true);
+  if (dk.data)
+    multiply_tiles(n, d_k, count, ds + first, width, Index{1}, q, x.q.row_stride, matrix(dk, at.p) + at.keys.begin * dk.row_stride, dk.row_stride,
+                   true);
+  if (dq.data)
+    multiply_tiles(count, d_k, n, ds + first, Index{1}, width, k, x.k.row_stride, matrix(dq, at.p) + i0 * dq.row_stride, dq.row_stride, true);
 }
 
 /// Adds what the queries and keys of a cell make of each other.
@@ -270,13 +274,14 @@ class Schedule {
       if (spins > 1000) std::this_thread::yield();
   }
   Range part(Index group, Index n) const { return {std::min(group * group_, n), std::min((group + 1) * group_, n)}; }
-  static void zero(T* x, Index row, Range range, Index size) {
-    if (x) std::fill_n(x + (row + range.begin) * size, range.size() * size, T{0});
+  static void zero(const Batched<T>& x, Index p, Range rows, Index size) {
+    if (!x.data) return;
+    for (Index i = rows.begin; i < rows.end; ++i) std::fill_n(matrix(x, p) + i * x.row_stride, size, T{0});
   }
   void clear(const Cell& cell) const {
-    zero(x_.gradients.dq, cell.p * x_.sizes.Tq, cell.queries, x_.sizes.d_k);
-    zero(x_.gradients.dk, cell.p * x_.sizes.Tk, cell.keys, x_.sizes.d_k);
-    zero(x_.gradients.dv, cell.p * x_.sizes.Tk, cell.keys, x_.sizes.d_v);
+    zero(x_.gradients.dq, cell.p, cell.queries, x_.sizes.d_k);
+    zero(x_.gradients.dk, cell.p, cell.keys, x_.sizes.d_k);
+    zero(x_.gradients.dv, cell.p, cell.keys, x_.sizes.d_v);
   }
   void clear_bias(const Cell& cell) const {
     if (!x_.gradients.dbias) return;
@@ -295,8 +300,8 @@ class Schedule {
 
 template <class T>
 void attention_backward(const AttentionSizes& sizes, Batched<const T> q, Batched<const T> k, Batched<const T> v, T scale,
-                        const AttentionMask<T>& mask, const AttentionDropout& dropout, const T* out, SoftmaxRows<const T> rows, Batched<const T> dout,
-                        AttentionGradients<T> gradients) {
+                        const AttentionMask<T>& mask, const AttentionDropout& dropout, Batched<const T> out, SoftmaxRows<const T> rows,
+                        Batched<const T> dout, AttentionGradients<T> gradients) {
   const auto& [batch, Tq, Tk, d_k, d_v] = sizes;
   const BackwardCall<T> x{sizes, q, k, v, scale, mask, dropout, out, rows, dout, gradients};
   const double work =
@@ -306,10 +311,10 @@ void attention_backward(const AttentionSizes& sizes, Batched<const T> q, Batched
   run_tasks<T>(schedule.tasks(), schedule.threads(), scratch_of(x), [&](Index task, T* scratch) { schedule.run(task, scratch); });
 }
 template void attention_backward(const AttentionSizes&, Batched<const float>, Batched<const float>, Batched<const float>, float,
-                                 const AttentionMask<float>&, const AttentionDropout&, const float*, SoftmaxRows<const float>, Batched<const float>,
-                                 AttentionGradients<float>);
+                                 const AttentionMask<float>&, const AttentionDropout&, Batched<const float>, SoftmaxRows<const float>,
+                                 Batched<const float>, AttentionGradients<float>);
 template void attention_backward(const AttentionSizes&, Batched<const double>, Batched<const double>, Batched<const double>, double,
-                                 const AttentionMask<double>&, const AttentionDropout&, const double*, SoftmaxRows<const double>,
+                                 const AttentionMask<double>&, const AttentionDropout&, Batched<const double>, SoftmaxRows<const double>,
                                  Batched<const double>, AttentionGradients<double>);
 
 }  // namespace heed::kernels

@@ -23,8 +23,9 @@ struct ForwardCall {
   T scale;
   const AttentionMask<T>& mask;
   const AttentionDropout& dropout;
-  T* out;
+  Batched<T> out;
   SoftmaxRows<T> rows;
+  T* weights = nullptr;
 };
 
 /// Keys that go together: their scores for one strip fill half of the first cache or more, their keys and values stay in the second.

@@ -73,7 +73,7 @@ void forward_few(const ForwardCall<T>& x, Index p, T* scratch) {
   for (Index i = 0; i < Tq; ++i) {
     max[i] = -infinity<T>, sum[i] = 0;
     for (Index c = 0; c < d_k; ++c) q[i * d_k + c] = x.scale * matrix(x.q, p)[i * x.q.row_stride + c];
-    std::fill_n(x.out + (p * Tq + i) * d_v, d_v, T{0});
+    std::fill_n(matrix(x.out, p) + i * x.out.row_stride, d_v, T{0});
   }
   const Visibility visible(x.sizes, x.mask, p);
   const Range keys = visible.some_keys({0, Tq});
@@ -89,7 +89,7 @@ void forward_few(const ForwardCall<T>& x, Index p, T* scratch) {
     if (x.dropout.p > 0) kept_rows(x.dropout, x.sizes, at, other);
     for (Index i = 0; i < Tq; ++i) {
       T* const weights = s + i * key_block;
-      T* const out = x.out + (p * Tq + i) * d_v;
+      T* const out = matrix(x.out, p) + i * x.out.row_stride;
       const T fade = soften_row(n, weights, max[i], sum[i]);
       if (fade != 1)
         for (Index c = 0; c < d_v; ++c) out[c] *= fade;
@@ -99,7 +99,7 @@ void forward_few(const ForwardCall<T>& x, Index p, T* scratch) {
     }
   }
   for (Index i = 0; i < Tq; ++i) {
-    T* const out = x.out + (p * Tq + i) * d_v;
+    T* const out = matrix(x.out, p) + i * x.out.row_stride;
     for (Index c = 0; c < d_v; ++c) out[c] = sum[i] == 0 ? T{0} : out[c] / sum[i];
     x.rows.max[p * Tq + i] = max[i], x.rows.sum[p * Tq + i] = sum[i];
   }

@@ -121,14 +121,14 @@ void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) 
   }
 
   const Index row = p * Tq + queries.begin;
-  T* const out = x.out + row * d_v;
+  T* const out = matrix(x.out, p) + queries.begin * x.out.row_stride;
   for (int v = 0; v < vectors; ++v) {
     const Lanes<T, true> valid(std::clamp(count - v * lanes<T>, Index{0}, lanes<T>));
     valid.store(max[v], x.rows.max + row + v * lanes<T>);
     valid.store(sum[v], x.rows.sum + row + v * lanes<T>);
   }
   if (keys.empty()) {
-    std::fill_n(out, count * d_v, T{0});
+    for (Index i = 0; i < count; ++i) std::fill_n(out + i * x.out.row_stride, d_v, T{0});
     return;
   }
   for (int v = 0; v < vectors; ++v) {
@@ -139,7 +139,7 @@ void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) 
       hn::Store(hn::IfThenZeroElse(dead, hn::Mul(hn::Load(d, at), share)), d, at);
     }
   }
-  copy_transposed(o, width, Index{1}, d_v, count, out, d_v);
+  copy_transposed(o, width, Index{1}, d_v, count, out, x.out.row_stride);
 }
 
 /// Strip number `task`, the last queries of a batch entry first: with a causal mask they have the most to do.
@@ -170,7 +170,7 @@ void weights_task(const ForwardCall<T>& x, Index task, T* scratch) {
   const Visibility visible(x.sizes, x.mask, p);
   const Range keys = visible.some_keys(queries);
   const bool added = x.mask.has_added();
-  T* const out = x.out + (p * Tq + begin) * Tk;
+  T* const out = x.weights + (p * Tq + begin) * Tk;
   for (Index i = 0; i < queries.size(); ++i) {
     std::fill_n(out + i * Tk, keys.begin, T{0});
     std::fill_n(out + i * Tk + keys.end, Tk - keys.end, T{0});
@@ -247,7 +247,7 @@ void run_strips(const ForwardCall<T>& x, const F& run) {
 
 template <class T>
 void attention(const AttentionSizes& sizes, Batched<const T> q, Batched<const T> k, Batched<const T> v, T scale, const AttentionMask<T>& mask,
-               const AttentionDropout& dropout, T* out, SoftmaxRows<T> rows) {
+               const AttentionDropout& dropout, Batched<T> out, SoftmaxRows<T> rows) {
   const ForwardCall<T> x{sizes, q, k, v, scale, mask, dropout, out, rows};
   run_strips(x, [&](Index task, T* scratch) {
     if constexpr (sizeof(T) == 4)
@@ -257,15 +257,15 @@ void attention(const AttentionSizes& sizes, Batched<const T> q, Batched<const T>
   });
 }
 template void attention(const AttentionSizes&, Batched<const float>, Batched<const float>, Batched<const float>, float, const AttentionMask<float>&,
-                        const AttentionDropout&, float*, SoftmaxRows<float>);
+                        const AttentionDropout&, Batched<float>, SoftmaxRows<float>);
 template void attention(const AttentionSizes&, Batched<const double>, Batched<const double>, Batched<const double>, double,
-                        const AttentionMask<double>&, const AttentionDropout&, double*, SoftmaxRows<double>);
+                        const AttentionMask<double>&, const AttentionDropout&, Batched<double>, SoftmaxRows<double>);
 
 template <class T>
 void attention_weights(const AttentionSizes& sizes, Batched<const T> q, Batched<const T> k, T scale, const AttentionMask<T>& mask,
                        SoftmaxRows<const T> rows, T* weights) {
   const AttentionDropout none;
-  const ForwardCall<T> x{sizes, q, k, {}, scale, mask, none, weights, {const_cast<T*>(rows.max), const_cast<T*>(rows.sum)}};
+  const ForwardCall<T> x{sizes, q, k, {}, scale, mask, none, {}, {const_cast<T*>(rows.max), const_cast<T*>(rows.sum)}, weights};
   run_strips(x, [&](Index task, T* scratch) {
     if constexpr (sizeof(T) == 4)
       HWY_DYNAMIC_DISPATCH(WeightsF32)(x, task, scratch);

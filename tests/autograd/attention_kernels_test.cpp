@@ -213,6 +213,29 @@ TEST(AttentionKernels, views_are_read_in_place) {
   EXPECT_TRUE(within(scaled_dot_product_attention(odd, odd, odd, tiled).output, scaled_dot_product_attention(odd, odd, odd, composed).output, 1e-12));
 }
 
+/// Heads that are views into rows of all heads give results that lie the same way: joining them copies nothing.
+TEST(AttentionKernels, results_lie_as_the_heads_do) {
+  manual_seed(9);
+  for (const auto& [Tq, Tk] : {std::pair<Index, Index>{40, 40}, {3, 40}, {40, 0}}) {
+    const auto heads = [](Index rows, Index size) { return leaf(transpose(randn({2, rows, 3, size}, f64), 1, 2)); };
+    const Tensor q = heads(Tq, 5), k = heads(Tk, 5), v = heads(Tk, 7);
+    const auto plain = [](const Tensor& t) { return leaf(t.detach().clone()); };
+    const std::vector<Tensor> views{q, k, v}, copies{plain(q), plain(k), plain(v)};
+    const AttentionOptions options{.mask = Mask::causal(Tk - Tq), .need_weights = false};
+    const Tensor y = scaled_dot_product_attention(q, k, v, options).output,
+                 want = scaled_dot_product_attention(copies[0], copies[1], copies[2], options).output;
+    EXPECT_TRUE(close(y, want, 1e-14));
+    EXPECT_TRUE(transpose(y, 1, 2).is_contiguous());
+    EXPECT_TRUE(want.is_contiguous());
+    const Tensor g = randn(y.shape(), f64);
+    const std::vector<Tensor> d = grad({y}, views, {g}), e = grad({want}, copies, {g});
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(close(d[i], e[i], 1e-14)) << i;
+      EXPECT_TRUE(transpose(d[i], 1, 2).is_contiguous()) << i;
+    }
+  }
+}
+
 TEST(AttentionPlan, says_which_kernel_runs_and_what_it_costs) {
   const Tensor x = zeros({2, 100, 64});
   const AttentionPlan with = attention_plan(x, x, x), without = attention_plan(x, x, x, {.need_weights = false});

@@ -124,12 +124,19 @@ Results<T> make_results(const Problem<T>& x, unsigned wanted) {
 
 template <class T>
 void run_into(const Problem<T>& x, Results<T>& r) {
-  attention<T>(x.sizes, x.q.view(), x.k.view(), x.v.view(), x.scale, x.mask, x.dropout, r.out.data(), {r.max.data(), r.sum.data()});
+  const auto& [batch, Tq, Tk, d_k, d_v] = x.sizes;
+  const auto begins = [count = batch](Index size) {
+    std::vector<Index> at;
+    for (Index p = 0; p < count; ++p) at.push_back(p * size);
+    return at;
+  };
+  const std::vector<Index> out_at = begins(Tq * d_v), dq_at = begins(Tq * d_k), dk_at = begins(Tk * d_k), dv_at = begins(Tk * d_v);
+  attention<T>(x.sizes, x.q.view(), x.k.view(), x.v.view(), x.scale, x.mask, x.dropout, {r.out.data(), out_at, d_v}, {r.max.data(), r.sum.data()});
   const SoftmaxRows<const T> rows{r.max.data(), r.sum.data()};
   if (!r.weights.empty()) attention_weights<T>(x.sizes, x.q.view(), x.k.view(), x.scale, x.mask, rows, r.weights.data());
   const auto to = [](std::vector<T>& g) { return g.empty() ? nullptr : g.data(); };
-  attention_backward<T>(x.sizes, x.q.view(), x.k.view(), x.v.view(), x.scale, x.mask, x.dropout, r.out.data(), rows, x.dout.view(),
-                        {to(r.dq), to(r.dk), to(r.dv), to(r.dbias)});
+  attention_backward<T>(x.sizes, x.q.view(), x.k.view(), x.v.view(), x.scale, x.mask, x.dropout, {r.out.data(), out_at, d_v}, rows, x.dout.view(),
+                        {{to(r.dq), dq_at, d_k}, {to(r.dk), dk_at, d_k}, {to(r.dv), dv_at, d_v}, to(r.dbias)});
 }
 /// The kernels, all of them.
 template <class T>
