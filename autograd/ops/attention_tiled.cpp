@@ -83,6 +83,20 @@ struct Matrices {
   }
 };
 
+/// A batch of matrices with dense rows, as the kernels take it; an absent tensor gives null.
+template <class T>
+struct Rows {
+  Tensor tensor;
+  std::vector<Index> begins;  ///< none for a single matrix: small calls are to allocate little
+  Index single = 0;
+
+  Rows(const Tensor& t, const Dims& batch) : tensor(t), begins(t.defined() && !batch.empty() ? offsets(t, batch) : std::vector<Index>()) {}
+  kernels::Batched<const T> read() const { return {tensor.defined() ? tensor.data<T>() : nullptr, where(), stride()}; }
+  kernels::Batched<T> write() { return {tensor.defined() ? tensor.mutable_data<T>() : nullptr, where(), stride()}; }
+  std::span<const Index> where() const { return begins.empty() ? std::span(&single, 1) : std::span(begins); }
+  Index stride() const { return tensor.defined() ? tensor.strides()[tensor.shape().size() - 2] : 0; }
+};
+
 /// What forward and backward of one call have in common.
 struct Problem {
   Dims batch;
@@ -96,19 +110,15 @@ struct Problem {
 
   template <class T>
   struct Arguments {
-    Tensor q, k, v;
-    std::vector<Index> q_begins, k_begins, v_begins;
+    Rows<T> q, k, v;
     Matrices keep, bias;
     std::vector<T> slopes;
     kernels::AttentionMask<T> mask;
 
     Arguments(const Problem& p, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const Tensor& keep_in, const Tensor& bias_in)
-        : q(dense_rows(q_in)),
-          k(dense_rows(k_in)),
-          v(v_in.defined() ? dense_rows(v_in) : v_in),
-          q_begins(offsets(q, p.batch)),
-          k_begins(offsets(k, p.batch)),
-          v_begins(v.defined() ? offsets(v, p.batch) : std::vector<Index>()),
+        : q(dense_rows(q_in), p.batch),
+          k(dense_rows(k_in), p.batch),
+          v(v_in.defined() ? dense_rows(v_in) : v_in, p.batch),
           keep(keep_in, p.batch, p.sizes.Tq, p.sizes.Tk),
           bias(bias_in, p.batch, p.sizes.Tq, p.sizes.Tk),
           slopes(p.slopes.begin(), p.slopes.end()) {
@@ -116,13 +126,6 @@ struct Problem {
       mask.lengths = p.lengths, mask.slopes = slopes;
       if (keep.tensor.defined()) mask.keep = {keep.tensor.data<bool>(), keep.begins, keep.row_stride}, mask.keep_column_stride = keep.column_stride;
       if (bias.tensor.defined()) mask.bias = {bias.tensor.data<T>(), bias.begins, bias.row_stride}, mask.bias_column_stride = bias.column_stride;
-    }
-    kernels::Batched<const T> rows(const Tensor& t, const std::vector<Index>& begins) const {
-      return {t.data<T>(), begins, t.strides()[t.shape().size() - 2]};
-    }
-    kernels::Batched<T> writable_rows(Tensor& t, const std::vector<Index>& begins) const {
-      if (!t.defined()) return {};
-      return {t.mutable_data<T>(), begins, t.strides()[t.shape().size() - 2]};
     }
   };
 };
@@ -181,8 +184,8 @@ Tensor weights_op(const AttentionCall& call, const Problem& p, const Tensor& kee
   Tensor weights = make_empty(with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk), call.q.dtype());
   dispatch_float(call.q.dtype(), [&]<class T>() {
     const Problem::Arguments<T> a(p, call.q, call.k, {}, keep, bias);
-    kernels::attention_weights<T>(p.sizes, a.rows(a.q, a.q_begins), a.rows(a.k, a.k_begins), static_cast<T>(p.scale), a.mask,
-                                  {row_max.data<T>(), row_sum.data<T>()}, weights.mutable_data<T>());
+    kernels::attention_weights<T>(p.sizes, a.q.read(), a.k.read(), static_cast<T>(p.scale), a.mask, {row_max.data<T>(), row_sum.data<T>()},
+                                  weights.mutable_data<T>());
   });
   return record(
       {"attention_weights", call.caller}, weights, call.q, call.k, bias,
@@ -190,6 +193,28 @@ Tensor weights_op(const AttentionCall& call, const Problem& p, const Tensor& kee
         const Tensor P = weights.get(), dS = P * (dy - sum(P * dy, -1, true));
         return {ctx.needs(0) ? matmul(dS, k.get()) * scale : Tensor(), ctx.needs(1) ? matmul(transpose(dS, -2, -1), q.get()) * scale : Tensor(), dS};
       });
+}
+
+/// What a forward leaves for its backward.
+struct Kept {
+  Tensor q, k, v, keep, bias, out, row_max, row_sum;
+};
+
+Grads gradients(const BackwardContext& ctx, const Problem& p, const Kept& x, const Tensor& dy) {
+  const auto gradient = [&](std::size_t i, const Tensor& of, Index rows) {
+    return ctx.needs(i) ? empty_in_order_of(of, with_matrix(p.batch, rows, of.size(-1))) : Tensor();
+  };
+  const Tensor dq = gradient(0, x.q, p.sizes.Tq), dk = gradient(1, x.k, p.sizes.Tk), dv = gradient(2, x.v, p.sizes.Tk);
+  Tensor dbias = ctx.needs(3) ? make_empty(with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk), dy.dtype()) : Tensor();
+  dispatch_float(dy.dtype(), [&]<class T>() {
+    const Problem::Arguments<T> a(p, x.q, x.k, x.v, x.keep, x.bias);
+    const Rows<T> up(dense_rows(dy), p.batch), out(x.out, p.batch);
+    Rows<T> q(dq, p.batch), k(dk, p.batch), v(dv, p.batch);
+    kernels::attention_backward<T>(p.sizes, a.q.read(), a.k.read(), a.v.read(), static_cast<T>(p.scale), a.mask, p.dropout, out.read(),
+                                   {x.row_max.data<T>(), x.row_sum.data<T>()}, up.read(),
+                                   {q.write(), k.write(), v.write(), dbias.defined() ? dbias.mutable_data<T>() : nullptr});
+  });
+  return {dq, dk, dv, dbias};
 }
 
 }  // namespace
@@ -209,9 +234,9 @@ Attention tiled_attention(const AttentionCall& call) {
   Tensor row_max = make_empty({p.sizes.batch, p.sizes.Tq}, dtype), row_sum = make_empty({p.sizes.batch, p.sizes.Tq}, dtype);
   dispatch_float(dtype, [&]<class T>() {
     const Problem::Arguments<T> a(p, call.q, call.k, call.v, keep, bias);
-    const std::vector<Index> begins = offsets(output, batch);
-    kernels::attention<T>(p.sizes, a.rows(a.q, a.q_begins), a.rows(a.k, a.k_begins), a.rows(a.v, a.v_begins), static_cast<T>(p.scale), a.mask,
-                          p.dropout, a.writable_rows(output, begins), {row_max.mutable_data<T>(), row_sum.mutable_data<T>()});
+    Rows<T> out(output, batch);
+    kernels::attention<T>(p.sizes, a.q.read(), a.k.read(), a.v.read(), static_cast<T>(p.scale), a.mask, p.dropout, out.write(),
+                          {row_max.mutable_data<T>(), row_sum.mutable_data<T>()});
   });
 
   Attention result;
@@ -220,43 +245,24 @@ Attention tiled_attention(const AttentionCall& call) {
     const bool same_batch = batch == leading(call.scores);
     result.weights = same_batch ? weights_op(call, p, keep, bias, row_max, row_sum) : composed_attention(call).weights;
   }
-  result.output = record({"attention", call.caller}, output, call.q, call.k, call.v, bias,
-                         [q = saved(call.q), k = saved(call.k), v = saved(call.v), bias = saved(bias), keep = saved(keep), out = saved(output),
-                          row_max = saved(row_max), row_sum = saved(row_sum), p, positions = positions_of(call.options.mask),
-                          scores = call.scores](const BackwardContext& ctx, const Tensor& dy) -> Grads {
-                           if (ctx.creates_graph())
-                             return differentiate_twin(ctx, {q.get(), k.get(), v.get(), bias.get()}, dy, [&](const std::vector<Tensor>& in) {
-                               AttentionOptions options;
-                               options.mask = rebuilt(positions, keep.get(), in[3]);
-                               const Tensor weights = composed_attention({in[0], in[1], in[2], options, p.scale, scores, {}}).weights;
-                               const bool drops = p.dropout.p > 0;
-                               return matmul(drops ? dropout_from(expand(weights, with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk)), p.dropout.p,
-                                                                  {p.dropout.seed, p.dropout.offset})
-                                                   : weights,
-                                             in[2]);
-                             });
-                           const DType type = dy.dtype();
-                           const auto gradient = [&](std::size_t i, const Tensor& of, Index rows, Index columns) {
-                             return ctx.needs(i) ? empty_in_order_of(of, with_matrix(p.batch, rows, columns)) : Tensor();
-                           };
-                           Tensor dq = gradient(0, q.get(), p.sizes.Tq, p.sizes.d_k), dk = gradient(1, k.get(), p.sizes.Tk, p.sizes.d_k),
-                                  dv = gradient(2, v.get(), p.sizes.Tk, p.sizes.d_v);
-                           Tensor dbias = ctx.needs(3) ? make_empty(with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk), type) : Tensor();
-                           dispatch_float(type, [&]<class T>() {
-                             const Problem::Arguments<T> a(p, q.get(), k.get(), v.get(), keep.get(), bias.get());
-                             const Tensor up = dense_rows(dy);
-                             const Tensor result = out.get();
-                             const auto begins = [&](const Tensor& t) { return t.defined() ? offsets(t, p.batch) : std::vector<Index>(); };
-                             const std::vector<Index> up_begins = begins(up), out_begins = begins(result), dq_begins = begins(dq),
-                                                      dk_begins = begins(dk), dv_begins = begins(dv);
-                             kernels::attention_backward<T>(p.sizes, a.rows(a.q, a.q_begins), a.rows(a.k, a.k_begins), a.rows(a.v, a.v_begins),
-                                                            static_cast<T>(p.scale), a.mask, p.dropout, a.rows(result, out_begins),
-                                                            {row_max.get().data<T>(), row_sum.get().data<T>()}, a.rows(up, up_begins),
-                                                            {a.writable_rows(dq, dq_begins), a.writable_rows(dk, dk_begins),
-                                                             a.writable_rows(dv, dv_begins), dbias.defined() ? dbias.mutable_data<T>() : nullptr});
-                           });
-                           return {dq, dk, dv, dbias};
-                         });
+  result.output = record(
+      {"attention", call.caller}, output, call.q, call.k, call.v, bias,
+      [q = saved(call.q), k = saved(call.k), v = saved(call.v), bias = saved(bias), keep = saved(keep), out = saved(output), row_max = saved(row_max),
+       row_sum = saved(row_sum), p, positions = positions_of(call.options.mask),
+       scores = call.scores](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+        if (!ctx.creates_graph())
+          return gradients(ctx, p, {q.get(), k.get(), v.get(), keep.get(), bias.get(), out.get(), row_max.get(), row_sum.get()}, dy);
+        return differentiate_twin(ctx, {q.get(), k.get(), v.get(), bias.get()}, dy, [&](const std::vector<Tensor>& in) {
+          AttentionOptions options;
+          options.mask = rebuilt(positions, keep.get(), in[3]);
+          const Tensor weights = composed_attention({in[0], in[1], in[2], options, p.scale, scores, {}}).weights;
+          const bool drops = p.dropout.p > 0;
+          return matmul(
+              drops ? dropout_from(expand(weights, with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk)), p.dropout.p, {p.dropout.seed, p.dropout.offset})
+                    : weights,
+              in[2]);
+        });
+      });
   return result;
 }
 
