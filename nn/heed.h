@@ -51,7 +51,7 @@
 /// - Data: heed::Tensor, its factories and ops in the namespace heed, heed::load_npy and heed::load_safetensors.
 /// - Attention: heed::scaled_dot_product_attention, heed::Mask, heed::nn::SingleHeadSelfAttention, heed::nn::MultiHeadAttention.
 /// - Differentiation: heed::Tensor::backward, heed::grad, heed::gradcheck; heed::record for ops of one's own.
-/// - Training: what is a layer (heed::nn::Module), heed::nn::AdamW, heed::nn::save and heed::nn::load.
+/// - Training: what is a layer (heed::nn::Module), heed::nn::GPT and heed::nn::generate, heed::nn::AdamW, heed::nn::save and heed::nn::load.
 ///
 /// Errors are exceptions, heed::Error and what is derived from it. Names and meaning are PyTorch's where it has them.
 
