@@ -47,7 +47,7 @@ inside() { # inside ROOT COMMAND...
       settings=(CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_DIR=/ccache CCACHE_BASEDIR=/heed CCACHE_NOHASHDIR=1)
     fi
     for name in http_proxy https_proxy no_proxy; do [ -z "${!name:-}" ] || settings+=("$name=${!name}"); done
-    exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "${settings[@]}" "$@"' inside "$@"
+    exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "${settings[@]}" "$@"' inside "$@"
 }
 install() { # install ROOT PACKAGE...
   local root=$1
