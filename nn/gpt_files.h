@@ -10,8 +10,9 @@
 
 namespace heed::nn {
 
-/// The config as strings for a checkpoint, with keys that begin with "gpt.", and back. IoError for one that is missing or no number.
+/// The config as strings for a checkpoint, with keys that begin with "gpt.".
 std::map<std::string, std::string> config_strings(const GPTConfig&);
+/// And back. IoError for a string that is missing or no number.
 GPTConfig config_from(const std::map<std::string, std::string>& strings);
 
 /// The config.json that is published with GPT-2. IoError naming the key for one that is missing or of the wrong type, and for a model that GPT is
@@ -27,8 +28,8 @@ void save_gpt2(const GPT&, const std::filesystem::path& folder);
 
 /// A model that writes text.
 struct LanguageModel {
-  GPT model;
-  std::unique_ptr<Tokenizer> tokenizer;
+  GPT model;                             ///< in evaluation mode
+  std::unique_ptr<Tokenizer> tokenizer;  ///< of the tokens that the model knows; never null
 };
 
 /// From a checkpoint of `save_checkpoint` with `config_strings` and the tokenizer's metadata among its strings, or from a folder as GPT-2 is
