@@ -29,7 +29,7 @@ volatile std::sig_atomic_t stopped_by = 0;
 void stop_on_signals() {
   struct sigaction action = {};
   action.sa_handler = [](int signal) { stopped_by = signal; };
-  action.sa_flags = SA_RESETHAND;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }
