@@ -276,7 +276,11 @@ class Schedule {
   Range part(Index group, Index n) const { return {std::min(group * group_, n), std::min((group + 1) * group_, n)}; }
   static void zero(const Batched<T>& x, Index p, Range rows, Index size) {
     if (!x.data) return;
-    for (Index i = rows.begin; i < rows.end; ++i) std::fill_n(matrix(x, p) + i * x.row_stride, size, T{0});
+    T* const first = matrix(x, p) + rows.begin * x.row_stride;
+    if (x.row_stride == size)
+      std::fill_n(first, rows.size() * size, T{0});
+    else
+      for (Index i = 0; i < rows.size(); ++i) std::fill_n(first + i * x.row_stride, size, T{0});
   }
   void clear(const Cell& cell) const {
     zero(x_.gradients.dq, cell.p, cell.queries, x_.sizes.d_k);
