@@ -277,6 +277,8 @@ bool gemm_batched(Index batch, Index m, Index n, Index k, Matrix<float> a, Index
   const Dense z{m == 1 ? n : ldc, 1};
   const Index c_batch_stride = m * ldc;
   if (!x || !y || z.row < n) return false;
+  // A vector with gaps between its elements: the kernel of 3.7.2 (brg_matmul) reads and writes it as if there were none.
+  if ((m == 1 && x.col != 1) || (n == 1 && ((k > 1 && y.row != 1) || (m > 1 && z.row != 1)))) return false;
   if (batch == 1) {
     a_batch_stride = b_batch_stride = 0;
   } else if (a_batch_stride < 1 || b_batch_stride < 1) {

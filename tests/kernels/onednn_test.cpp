@@ -70,7 +70,10 @@ TEST_F(OneDnn, ProductsAgreeWithThePlainLoop) {
               const Index ldc = s.n + gap;
               Block<float> c(s.m * ldc);
               std::fill(c.begin(), c.end(), 0.5f);
-              ASSERT_TRUE(one_product(s, x, y, c.data(), ldc, into));
+              // Vectors with gaps are refused: oneDNN 3.7.2 takes them for vectors without.
+              const bool is_gappy = gap > 0 && ((s.m == 1 && s.k > 1 && left == Order::columns) || (s.n == 1 && s.m > 1));
+              ASSERT_EQ(one_product(s, x, y, c.data(), ldc, into), !is_gappy);
+              if (is_gappy) continue;
               expect_product(s, x, y, c.data(), ldc, into == Into::accumulate ? 0.5 : 0);
               for (Index i = 0; i < s.m; ++i)
                 for (Index j = s.n; j < ldc; ++j) ASSERT_EQ(c[i * ldc + j], 0.5f) << "written behind row " << i;

@@ -66,8 +66,8 @@ inside "$builder" /heed/examples/demo.sh
 say "./tests/run.sh"
 outcome=0
 inside "$builder" /heed/tests/run.sh --output-junit /heed/tests.xml || outcome=$?
-sed -nE 's/.*<testcase name="([^"]*)".* status="([^"]*)".*/\1 \2/p' "$builder/heed/tests.xml" | sort >"$folder/$suite.tests"
-say "$(wc -l <"$folder/$suite.tests") tests, of these $(cut -d ' ' -f 2 "$folder/$suite.tests" | sort | uniq -c | xargs)"
+sed -nE 's/.*<testcase name="([^"]*)".* status="([^"]*)".*/\2 \1/p' "$builder/heed/tests.xml" | sort >"$folder/$suite.tests"
+say "$(wc -l <"$folder/$suite.tests") tests, of these $(cut -d ' ' -f 1 "$folder/$suite.tests" | uniq -c | xargs)"
 [ "$outcome" = 0 ] || fail "tests failed on $suite"
 
 say "the .deb"
