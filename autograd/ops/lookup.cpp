@@ -1,6 +1,6 @@
 #include "../../tensor/kernels/lookup.h"
 
-#include "../../tensor/kernels/parallel.h"
+#include "../../tensor/kernels/dropout.h"
 #include "../../tensor/random.h"
 #include "forward.h"
 
@@ -29,11 +29,7 @@ Tensor dropout_scale(const Dims& shape, double p, const RngState& from, DType dt
   if (p == 1) return zeros(shape, dtype);
   Tensor scale = detail::make_empty(shape, dtype);
   detail::dispatch_float(dtype, [&]<class T>() {
-    T* out = scale.mutable_data<T>();
-    const T kept = static_cast<T>(1 / (1 - p));
-    kernels::parallel_for(scale.numel(), 4096, [=](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) out[i] = detail::uniform_at(from.seed, from.offset + static_cast<std::uint64_t>(i)) < p ? T(0) : kept;
-    });
+    kernels::dropout_scale<T>(scale.mutable_data<T>(), from.seed, from.offset, scale.numel(), p, static_cast<T>(1 / (1 - p)));
   });
   return scale;
 }
