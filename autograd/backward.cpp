@@ -201,7 +201,11 @@ void Pass::run() {
 
 /// The gradient that a pass starts with: checked, or 1 for a single element.
 Tensor root_gradient(const char* op, const Tensor& root, const Tensor& gradient) {
-  if (!root.requires_grad()) raise<GradError>("{}: the tensor of shape {} has no history: no input of it requires a gradient", op, root.shape());
+  if (!root.requires_grad())
+    raise<GradError>(
+        "{}: the tensor of shape {} has no history: no input of it requires a gradient, or it was made without recording (NoGrad, detach, inside a "
+        "hook)",
+        op, root.shape());
   if (!gradient.defined()) {
     if (root.numel() != 1)
       raise<GradError>("{}: wants a gradient to start with, since the tensor has {} elements: shape {}", op, root.numel(), root.shape());

@@ -22,7 +22,7 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
 /// where it was called. Slow.
 class AnomalyMode {
  public:
-  AnomalyMode();
+  [[nodiscard]] AnomalyMode();
   ~AnomalyMode();
   AnomalyMode(const AnomalyMode&) = delete;
   AnomalyMode& operator=(const AnomalyMode&) = delete;

@@ -72,7 +72,7 @@ class Blame {
                       cut.empty() ? "; the error is in how they are put together: a value that went through plain C++, or a branch that depends on it"
                                   : ", but " + cut);
     else if (!cut.empty())
-      out += "\n  And " + cut;
+      out += "\n  Besides, " + cut;
     return out;
   }
 
@@ -130,7 +130,7 @@ class Blame {
     }
     if (!wrong) return {};
     const auto [low, high] = std::minmax_element(factors.begin(), factors.end());
-    const bool one_factor = factors.size() == probes && std::abs(*high - *low) < 1e-4 * std::abs(*high) + 1e-7;
+    const bool one_factor = factors.size() == probes && std::abs(*high - *low) < 1e-2 * std::abs(1 - (*high + *low) / 2);
     const std::string how = one_factor
                                 ? (std::abs(*high) < 1e-6 ? "is 0 and should not be" : fmt::format("is wrong by a factor {:.6g}", (*high + *low) / 2))
                                 : "is wrong";
@@ -176,8 +176,8 @@ class Blame {
           for (std::size_t slot = 0; slot < node->edges.size(); ++slot)
             if (!node->edges[slot].node && differs(steps_[step->second].inputs[slot], moved_steps[step->second].inputs[slot]))
               return fmt::format(
-                  ", but input {} of node {}, {}, changes with {} and is cut off from it (detached, or made without recording), called at {}:{}",
-                  slot, number, node->name, name, node->caller.file, node->caller.line);
+                  "input {} of node {}, {}, changes with {} and is cut off from it (detached, or made without recording), called at {}:{}", slot,
+                  number, node->name, name, node->caller.file, node->caller.line);
         ++number;
       }
       for (std::size_t i = 0; i < results_.size(); ++i)

@@ -7,7 +7,7 @@ namespace heed {
 /// While alive, ops of this thread record nothing: results need no gradient, and leaves may be written in place.
 class NoGrad {
  public:
-  NoGrad();
+  [[nodiscard]] NoGrad();
   ~NoGrad();
   NoGrad(const NoGrad&) = delete;
   NoGrad& operator=(const NoGrad&) = delete;

@@ -224,6 +224,7 @@ class Check {
         s.consider(column, c, analytic, epsilon_);
         if (s.ratio > 1) s.judgment = judge(line, sums, base, step_for(0, typical, epsilon_), c, analytic);
         failed |= s.judgment.verdict != Verdict::ok;
+        parts_.inputs[i].has_effect |= s.has_effect;
         if (s.ratio > worst.ratio) worst = s;
       }
       parts_.inputs[i].looked_at = leaves_[i].numel();
@@ -276,10 +277,12 @@ class Check {
     std::size_t value;
     double analytic;
     Judgment judgment;
+    bool has_effect = false;
 
     void consider(const NumericColumn& column, std::size_t v, double exact, double epsilon) {
       const double numeric = column.derivative(v), error = column.error(v), gap = std::abs(exact - numeric);
       const double tolerance = error + 4 * epsilon * std::abs(exact);
+      has_effect |= exact != 0 || numeric != 0;
       const double r = std::isnan(gap) ? std::numeric_limits<double>::infinity() : gap == 0 ? 0 : gap / tolerance;
       if (r > ratio) ratio = r, value = v, analytic = exact, judgment = {r > 1 ? Verdict::wrong : Verdict::ok, numeric, error};
     }
@@ -292,6 +295,7 @@ class Check {
     const double typical = typical_size(leaves_[i]);
     std::size_t listed = 0;
     const Suspect* best_right = nullptr;
+    for (const Suspect& s : found) parts_.inputs[i].has_effect |= s.has_effect;
     for (Suspect& s : found) {
       if (s.ratio > 1) {
         ElementLine line(leaves_[i], s.element);
@@ -312,11 +316,19 @@ class Check {
   }
 
   GradcheckReport conclude() {
+    for (const InputSummary& s : parts_.inputs)
+      if (s.looked_at > 0 && count_ > 0 && !s.has_effect)
+        parts_.notes.push_back(fmt::format("input {} has no effect on any output: is it the one that the function uses?", s.name));
     finish(report_, parts_);
     if (report_.ok) return report_;
     if (outputs_.empty() || std::none_of(outputs_.begin(), outputs_.end(), [](const Tensor& t) { return t.requires_grad(); }))
       report_.message += "\n  No output has a history: was it detached, or computed under NoGrad?";
-    if (options_.locate) report_.message += "\n  " + blame(fn_, inputs_, options_.seed);
+    const bool only_kinks = std::all_of(report_.entries.begin(), report_.entries.end(),
+                                        [](const GradcheckEntry& e) { return e.verdict == "ok" || e.verdict == text(Verdict::kink); });
+    if (only_kinks)
+      report_.message += "\n  At a kink the derivatives from both sides differ, and no gradient is right: choose inputs away from it.";
+    else if (options_.locate)
+      report_.message += "\n  " + blame(fn_, inputs_, options_.seed);
     return report_;
   }
 

@@ -1,5 +1,6 @@
 #include "mask.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -7,6 +8,7 @@
 #include <sstream>
 
 #include "../tensor/raise.h"
+#include "grad_mode.h"
 #include "op.h"
 #include "ops.h"
 
@@ -29,7 +31,16 @@ Mask Mask::causal(Index offset) {
   m.offset_ = offset;
   return m;
 }
-Mask Mask::keep(const Tensor& t) { return Mask(t.dtype() == boolean ? t : ne(t, 0)); }
+Mask Mask::keep(const Tensor& t) {
+  if (t.dtype() == boolean) return Mask(t);
+  const NoGrad off;
+  if (const Tensor other = ne(t, 0) & ne(t, 1); any(other).item<bool>()) {
+    const std::vector<bool> found = other.to_vector<bool>();
+    const auto at = static_cast<std::size_t>(std::find(found.begin(), found.end(), true) - found.begin());
+    detail::raise<Error>("Mask::keep: wants 0 and 1, found {}: numbers that are added to the scores are a Mask::bias", t.to_vector<double>()[at]);
+  }
+  return Mask(ne(t, 0));
+}
 Mask Mask::bias(const Tensor& t) {
   if (!detail::is_float(t.dtype())) detail::raise<DTypeError>("Mask::bias: wants f32 or f64, not {}", t.dtype());
   Mask m;

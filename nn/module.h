@@ -184,6 +184,12 @@ void train(M& m, bool training = true) {
   for (const auto& flag : visited.flags()) *flag.second = training;
 }
 
+/// `train(m, false)`: dropout does nothing.
+template <Module M>
+void eval(M& m) {
+  train(m, false);
+}
+
 /// Converts floating-point parameters, buffers and their gradients to f32 or f64. Every tensor stays the same tensor with other elements, so that
 /// optimizers, ties and hooks stay valid; a graph recorded before can no longer run backward, and says so. Views made before keep the old elements.
 /// DTypeError for other dtypes, GradError for a tensor that is not a leaf, before anything is changed.

@@ -1,5 +1,7 @@
 #include "tensor.h"
 
+#include <new>
+
 #include "kernels/elementwise.h"
 #include "raise.h"
 
@@ -42,7 +44,13 @@ Tensor make_tensor(DType dtype, const Layout& layout, Ref<Storage> storage) {
 
 Tensor make_empty(const Dims& shape, DType dtype) {
   const Index count = numel(shape);
-  Ref<Storage> storage = Storage::make(static_cast<std::size_t>(count) * size_of(dtype));
+  const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+  Ref<Storage> storage;
+  try {
+    storage = Storage::make(bytes);
+  } catch (const std::bad_alloc&) {
+    raise<Error>("no memory for {} bytes: shape {}", bytes, shape);
+  }
   return Tensor(Ref<TensorImpl>::adopt(new (allocate(sizeof(TensorImpl))) TensorImpl(dtype, shape, count, std::move(storage))));
 }
 

@@ -151,7 +151,7 @@ HWY_INLINE V scale(D d, V p, V n) {
   const V rest = hn::Sub(n, hn::Sub(half_plus_magic, magic));
   return hn::Mul(hn::Mul(p, power_of_2(d, half_plus_magic)), power_of_2(d, hn::Add(rest, magic)));
 }
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET <= HWY_AVX3
 HWY_INLINE hn::Vec512<float> scale(hn::Full512<float>, hn::Vec512<float> p, hn::Vec512<float> n) {
   return hn::Vec512<float>{_mm512_scalef_ps(p.raw, n.raw)};
 }

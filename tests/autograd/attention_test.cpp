@@ -72,6 +72,10 @@ TEST(AttentionCases, a_boolean_mask_keeps_and_a_float_mask_adds) {
   EXPECT_TRUE(holds(kept.output, {2.32095380, 3.32095380, 3, 4, 2.32095380, 3.32095380}));
   // The lesson's 0/1 matrix of floats is the same when it is said to keep, and a bias when it is said to be one.
   EXPECT_TRUE(same(attend(s, Mask::keep(tensor({1, 0, 1}))).weights, kept.weights));
+  EXPECT_THAT(thrown<Error>([] {
+                Mask::keep(tensor({0, -inf, 0}));
+              }),
+              AllOf(HasSubstr("Mask::keep: wants 0 and 1, found -inf"), HasSubstr("Mask::bias")));
   EXPECT_TRUE(same(attend(s, truth({1, 0, 1})).weights, kept.weights));
   EXPECT_TRUE(holds(attend(s, Mask::bias(tensor({1, 0, 1}, f64))).weights,
                     {.44659395, .33320455, .22020150, .45842333, .08315333, .45842333, .53736049, .19768388, .26495563}));

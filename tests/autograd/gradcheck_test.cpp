@@ -209,6 +209,7 @@ TEST(Gradcheck, kinks_are_called_kinks_where_they_are) {
   };
   const auto relu_of = [](const Tensors& x) { return relu(x[0]); };
   EXPECT_EQ(verdict(relu_of, tensor({1, 0, -1}, f64)), "kink");
+  EXPECT_THAT(gradcheck(relu_of, Tensors{tensor({1, 0, -1}, f64)}).message, AllOf(HasSubstr("At a kink"), Not(HasSubstr("node 0"))));
   EXPECT_EQ(verdict(relu_of, tensor({1, .5, -1}, f64)), "ok");
   // Within a step of the kink, but beside it: a finer step tells.
   for (double near : {1e-5, -1e-5, 1e-6, -1e-6}) EXPECT_EQ(verdict(relu_of, tensor({1, near, -1}, f64)), "ok") << near;
@@ -249,7 +250,14 @@ TEST(Gradcheck, cut_off_outputs) {
   EXPECT_NEAR(detached.entries.at(0).numeric, 2, 1e-9);
   EXPECT_EQ(detached.entries.at(0).analytic, 0);
   EXPECT_THAT(detached.message, HasSubstr("history"));
-  EXPECT_TRUE(gradcheck([](const Tensors&) { return ones({2}, f64); }, Tensors{tensor({1, 2}, f64)}).ok) << "depends on nothing, and says so";
+  const GradcheckReport constant = gradcheck([](const Tensors&) { return ones({2}, f64); }, Tensors{tensor({1, 2}, f64)});
+  EXPECT_TRUE(constant.ok);
+  EXPECT_THAT(constant.message, HasSubstr("input 0 has no effect on any output"));
+  const Tensors pair{tensor({1, 2}, f64), tensor({3, 4}, f64)};
+  for (const GradcheckMode& mode : {GradcheckMode::full(), GradcheckMode::directional(), GradcheckMode::sampled(2)}) {
+    const GradcheckReport one = gradcheck([](const Tensors& x) { return square(x[1]); }, pair, {.mode = mode});
+    EXPECT_THAT(one.message, AllOf(HasSubstr("input 0 has no effect"), Not(HasSubstr("input 1 has no effect"))));
+  }
 }
 
 TEST(Gradcheck, what_it_does_not_take) {

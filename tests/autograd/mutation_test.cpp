@@ -161,6 +161,18 @@ TEST(Mutation, an_input_that_is_cut_off_is_named) {
   EXPECT_NE(report.message.find("input 1 of node 0, mul, changes with 0"), std::string::npos) << report.message;
 }
 
+TEST(Mutation, a_wrong_element_is_not_called_a_wrong_factor) {
+  const auto off_by_little = [](const Tensor& x) {
+    return record("first_row_off", square(x.detach()), x, [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads {
+      const Tensor factor = cat({full({1, 3}, 1.0001, f64), ones({2, 3}, f64)}, 0);
+      return {dy * x.get() * 2 * factor};
+    });
+  };
+  const GradcheckReport report = gradcheck([&](const Tensors& x) -> Tensors { return {off_by_little(x[0])}; }, {randn({3, 3}, f64)});
+  EXPECT_FALSE(report.ok);
+  EXPECT_NE(report.message.find("first_row_off, gradient of input 0 is wrong, called"), std::string::npos) << report.message;
+}
+
 TEST(Mutation, no_false_alarms) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
   constexpr std::uint64_t seeds = 3;
