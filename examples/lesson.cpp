@@ -8,7 +8,9 @@
 #include <cmath>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <tuple>
 
 using namespace heed;
 
@@ -90,6 +92,9 @@ std::string python(const Dims& shape) {
   return out + (shape.size() == 1 ? ",)" : ")");
 }
 
+/// For people: NaN has no sign here.
+std::string number(double v, int digits = 6) { return std::isnan(v) ? "nan" : fmt::format("{:.{}g}", v, digits); }
+
 void print_shapes(const Tensor& x, const Attention& result) {
   fmt::print("Input shape: {}\nOutput shape: {}\nAttention weights shape: {}\n", python(x.shape()), python(result.output.shape()),
              python(result.weights.shape()));
@@ -122,99 +127,199 @@ void run_lesson(const std::filesystem::path& save) {
   fmt::print("\nSaved to {}: W_k.npy, W_q.npy, W_v.npy, output.npy, weights.npy, x.npy\n", save.string());
 }
 
-struct Difference {
-  double largest = 0;
-  std::string where;
+/// What comes from NumPy, in f64.
+struct Arrays {
+  Tensor x, W_q, W_k, W_v, output, weights, mask;  // the last two may be undefined
+  bool single = false;                             // some of them are f32
+  std::string precision;                           // of the coarsest, for people
 };
 
-Difference largest_difference(const Tensor& here, const Tensor& there) {
+Arrays load_arrays(const std::filesystem::path& folder) {
+  Arrays a;
+  const std::initializer_list<std::pair<const char*, Tensor Arrays::*>> names = {
+      {"x", &Arrays::x},           {"W_q", &Arrays::W_q},         {"W_k", &Arrays::W_k},  {"W_v", &Arrays::W_v},
+      {"output", &Arrays::output}, {"weights", &Arrays::weights}, {"mask", &Arrays::mask}};
+  const auto file = [&](const std::string& name) { return folder / (name + ".npy"); };
+  std::string missing, singles;
+  for (const auto& [name, member] : names)
+    if (member != &Arrays::weights && member != &Arrays::mask && !std::filesystem::exists(file(name)))
+      missing += fmt::format("{}{}.npy", missing.empty() ? "" : ", ", name);
+  if (!missing.empty()) throw Error(fmt::format("--npy: {} lacks {}", folder.string(), missing));
+
+  bool doubles = false;
+  for (const auto& [name, member] : names) {
+    if (!std::filesystem::exists(file(name))) continue;
+    const Tensor t = load_npy(file(name));
+    if (t.dim() != 2) throw Error(fmt::format("--npy: {}.npy has shape {}: wants two dims", name, python(t.shape())));
+    a.*member = t.to(f64);
+    if (member == &Arrays::mask) continue;
+    std::ifstream header(file(name), std::ios::binary);
+    std::string start(128, ' ');
+    header.read(start.data(), 128);
+    if (start.find("f2'") != std::string::npos)
+      throw Error(fmt::format("--npy: {}.npy is float16, whose rounding hides all that could be wrong: compute in float32 or float64", name));
+    if (t.dtype() == f32)
+      singles += fmt::format("{}{}", singles.empty() ? "" : ", ", name);
+    else
+      doubles = true;
+  }
+  a.single = !singles.empty();
+  a.precision = !a.single ? "f64" : !doubles ? "f32" : fmt::format("f32 ({} {} f32)", singles, singles.find(',') == std::string::npos ? "is" : "are");
+
+  const Index T = a.x.size(0), d_model = a.x.size(1);
+  for (const auto& [name, W] : std::initializer_list<std::pair<const char*, const Tensor&>>{{"W_q", a.W_q}, {"W_k", a.W_k}, {"W_v", a.W_v}})
+    if (W.size(0) != d_model)
+      throw Error(fmt::format("--npy: {}.npy has shape {}: wants (d_model, d_head), and x.npy has d_model {}{}", name, python(W.shape()), d_model,
+                              W.size(1) == d_model ? fmt::format(": it is transposed, save {}.T", name) : ""));
+  const auto must_have = [](const char* name, const Tensor& t, const Dims& shape) {
+    if (t.defined() && t.shape() != shape)
+      throw Error(fmt::format("--npy: {}.npy has shape {}, here it is {}", name, python(t.shape()), python(shape)));
+  };
+  must_have("output", a.output, {T, a.W_v.size(1)});
+  must_have("weights", a.weights, {T, T});
+  if (!a.mask.defined()) return a;
+  if (a.mask.size(0) == 1) a.mask = expand(a.mask, {T, a.mask.size(1)});  // the same keys for every query
+  must_have("mask", a.mask, {T, T});
+  for (const double m : a.mask.to_vector<double>())
+    if (m != 0 && m != 1)
+      throw Error(
+          fmt::format("--npy: mask.npy holds {}: wants 1 where a query may look and 0 where it may not; of a mask that is added to the scores, "
+                      "save (mask == 0).astype(float)",
+                      number(m)));
+  return a;
+}
+
+struct Difference {
+  double largest = 0;
+  double excess = 0;  // over what rounding explains: up to 1 it is rounding
+  std::string where;  // the excess is largest
+
+  bool rounding() const { return excess <= 1; }
+};
+
+/// Rounding explains `relative` of an element, and `absolute`. Rows without a key to look at are left out.
+Difference difference(const Tensor& here, const Tensor& there, double relative, double absolute, const std::vector<bool>& left_out) {
   const std::vector<double> a = here.to_vector<double>(), b = there.to_vector<double>();
+  const auto columns = static_cast<std::size_t>(here.size(1));
   Difference out;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const double d = std::fabs(a[i] - b[i]);
-    if (!(d > out.largest) && !std::isnan(d)) continue;
-    const auto columns = static_cast<std::size_t>(here.size(1));
-    out = {d, fmt::format("at ({}, {}): {:.6g} there, {:.6g} here", i / columns, i % columns, b[i], a[i])};
-    if (std::isnan(d)) return out;
+    if (left_out[i / columns] || a[i] == b[i]) continue;
+    const double d = std::fabs(a[i] - b[i]), share = d / (absolute + relative * std::max(std::fabs(a[i]), std::fabs(b[i])));
+    const double excess = std::isfinite(share) ? share : HUGE_VAL;
+    if (!(d <= out.largest)) out.largest = d;
+    if (excess > out.excess) {
+      out.excess = excess;
+      out.where = fmt::format("at ({}, {}): {} there, {} here", i / columns, i % columns, number(b[i]), number(a[i]));
+    }
+    if (std::isnan(d)) break;
   }
   return out;
 }
 
-/// What a head may have been meant to compute.
+/// What a head may have been meant to compute, beside what NumPy computed.
 struct Reading {
   std::string name;
   bool right;
-  AttentionOptions options;
+  double allowed;     // in the output
+  double least_peak;  // of each row's largest weight
+  Difference output, weights;
+
+  bool fits() const { return output.rounding() && weights.rounding(); }
+  /// The least one explains the arrays best.
+  auto rank() const {
+    const int group = fits() ? 0 : output.rounding() ? 1 : right ? 2 : 3;
+    return std::tuple(group, !right, !weights.rounding(), output.excess);
+  }
 };
 
-bool compare(const std::filesystem::path& folder) {
-  const auto load = [&](const char* name) { return load_npy(folder / fmt::format("{}.npy", name)); };
-  const auto present = [&](const char* name) { return std::filesystem::exists(folder / fmt::format("{}.npy", name)); };
-  std::string missing;
-  for (const char* name : {"x", "W_q", "W_k", "W_v", "output"})
-    if (!present(name)) missing += fmt::format("{}{}.npy", missing.empty() ? "" : ", ", name);
-  if (!missing.empty()) throw Error(fmt::format("--npy: {} lacks {}", folder.string(), missing));
-
-  const NoGrad off;
-  const Tensor x = load("x").to(f64), W_q = load("W_q").to(f64), W_k = load("W_k").to(f64), W_v = load("W_v").to(f64), theirs = load("output");
-  for (const auto& [name, t] : std::initializer_list<std::pair<const char*, const Tensor&>>{{"x", x}, {"W_q", W_q}, {"W_k", W_k}, {"W_v", W_v}})
-    if (t.dim() != 2) throw Error(fmt::format("--npy: {}.npy has shape {}: wants two dims", name, python(t.shape())));
+std::vector<Reading> readings_of(const Arrays& a, const std::vector<bool>& left_out) {
   nn::SingleHeadSelfAttention head(0, 0);
-  head.W_q = W_q, head.W_k = W_k, head.W_v = W_v;
+  head.W_q = a.W_q, head.W_k = a.W_k, head.W_v = a.W_v;
+  const Tensor &x = a.x, Q = matmul(x, a.W_q), K = matmul(x, a.W_k), V = matmul(x, a.W_v);
+  const double d_k = static_cast<double>(Q.size(1)), d_model = static_cast<double>(x.size(1));
 
-  const double d_k = static_cast<double>(W_q.size(1)), d_model = static_cast<double>(x.size(1));
-  std::vector<Reading> readings;
-  if (present("mask")) {
-    readings.push_back({"with mask.npy", true, {.mask = Mask::keep(load("mask"))}});
-  } else {
-    readings.push_back({"without mask", true, {}});
-    readings.push_back({"with the look-ahead mask", true, {.mask = Mask::causal()}});
-  }
-  for (std::size_t i = 0, right = readings.size(); i < right; ++i) {
-    const Reading r = readings[i];  // what goes wrong most often
-    readings.push_back({"scores that are not scaled, " + r.name, false, {.mask = r.options.mask, .scale = 1.}});
-    readings.push_back({"scores divided by d_k instead of its square root, " + r.name, false, {.mask = r.options.mask, .scale = 1 / d_k}});
-    readings.push_back({"scores divided by sqrt(d_model), " + r.name, false, {.mask = r.options.mask, .scale = 1 / std::sqrt(d_model)}});
-  }
-
-  print_shapes(x, head(x, readings[0].options));
-  std::optional<Difference> nearest;
-  const Reading* reading = nullptr;
-  Attention ours;
-  for (const Reading& r : readings) {
-    const Attention result = head(x, r.options);
-    if (theirs.shape() != result.output.shape())
-      throw Error(fmt::format("--npy: output.npy has shape {}, here it is {}", python(theirs.shape()), python(result.output.shape())));
-    const Difference d = largest_difference(result.output, theirs);
-    if (nearest && !(d.largest < nearest->largest)) continue;
-    nearest = d, reading = &r, ours = result;
-  }
-
-  // To first order, rounding moves a score by a few units in the last place of |q| |k| / sqrt(d_k), the weights by as much in relation, and the
-  // output by that times the largest value.
+  // To first order, rounding moves a score by a few units in the last place of |q| |k| / sqrt(d_k), a weight by as much in relation (twice, as it
+  // moves the sum of the row too), and the output by that times the largest value.
   const auto longest = [](const Tensor& t) { return std::sqrt(max(sum(square(t), {-1})).item<double>()); };
-  const double unit = theirs.dtype() == f32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
-  const double scores = longest(matmul(x, W_q)) * longest(matmul(x, W_k)) / std::sqrt(d_k), rounding = 4 * unit * (4 + scores);
-  const double allowed = rounding * max(abs(matmul(x, W_v))).item<double>();
-  fmt::print("\noutput.npy, {}: largest difference {:.2g}", reading->name, nearest->largest);
-  bool same = reading->right && nearest->largest <= allowed;
-  if (same)
-    fmt::print(", rounding of {} (up to {:.2g})\n", theirs.dtype() == f32 ? "f32" : "f64", allowed);
-  else if (!reading->right && nearest->largest <= allowed)
-    fmt::print("\nThis is NOT the lesson's head: it agrees with {}.\n", reading->name);
-  else
-    fmt::print(" {}\nThis is NOT rounding, which explains up to {:.2g}.\n", nearest->where, allowed);
+  const double unit = a.single ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
+  const double smallest = a.single ? std::numeric_limits<float>::min() : std::numeric_limits<double>::min(), lengths = longest(Q) * longest(K);
+  const double largest_value = max(abs(V)).item<double>();
+  std::vector<Reading> out;
+  const auto add = [&](std::string name, bool right, double scale, const Attention& here) {
+    const double rounding = 4 * unit * (4 + lengths * scale), allowed = rounding * largest_value;
+    const Difference output = difference(here.output, a.output, 0, allowed + smallest, left_out);
+    out.push_back({std::move(name), right, allowed, min(max(here.weights, {-1})).item<double>(), output,
+                   a.weights.defined() ? difference(here.weights, a.weights, 2 * rounding, smallest, left_out) : Difference()});
+  };
 
-  if (present("weights")) {
-    const Tensor weights = load("weights");
-    if (weights.shape() != ours.weights.shape())
-      throw Error(fmt::format("--npy: weights.npy has shape {}, here it is {}", python(weights.shape()), python(ours.weights.shape())));
-    const Difference d = largest_difference(ours.weights, weights);
-    const bool alike = d.largest <= rounding;
-    fmt::print("weights.npy: largest difference {:.2g}{}\n", d.largest, alike ? ", rounding" : " " + d.where + ": NOT rounding");
-    same = same && alike;
+  struct Masked {
+    std::string name;
+    Tensor keep;
+    bool right;
+  };
+  const Tensor everything = ones({x.size(0), x.size(0)}, f64);
+  std::vector<Masked> masks;
+  if (a.mask.defined()) {
+    masks.push_back({"with mask.npy", a.mask, true});
+    masks.push_back({"with mask.npy the other way round, 1 where a query may not look", 1 - a.mask, false});
+  } else {
+    masks.push_back({"without mask", everything, true});
+    masks.push_back({"with the look-ahead mask", tril(everything), true});
+    masks.push_back({"np.triu in place of np.tril, which shows the future and hides the past", triu(everything), false});
   }
-  return same;
+  const double scale = 1 / std::sqrt(d_k);
+  for (const auto& [name, keep, right] : masks) {
+    const Mask mask = Mask::keep(keep);
+    add(name, right, scale, head(x, {.mask = mask}));
+    if (!right) continue;
+    // What goes wrong most often.
+    const auto scaled = [&](double by) { return head(x, {.mask = mask, .scale = by}); };
+    add("scores that are not scaled, " + name, false, 1, scaled(1));
+    add("scores divided by d_k instead of its square root, " + name, false, 1 / d_k, scaled(1 / d_k));
+    add("scores divided by sqrt(d_model), " + name, false, 1 / std::sqrt(d_model), scaled(1 / std::sqrt(d_model)));
+    add("Q and K swapped, " + name, false, scale, scaled_dot_product_attention(K, Q, V, {.mask = mask}));
+    const Tensor down = softmax(masked_fill(matmul(Q, transpose(K, 0, 1)) * scale, eq(keep, 0), -HUGE_VAL), 0);
+    add("softmax over axis 0 instead of -1, " + name, false, scale, {matmul(down, V), down});
+  }
+  return out;
+}
+
+/// Whether the arrays are those of a right head.
+bool compare(const std::filesystem::path& folder) {
+  const NoGrad off;
+  const Arrays a = load_arrays(folder);
+  std::vector<bool> blind(static_cast<std::size_t>(a.x.size(0)));
+  if (a.mask.defined()) blind = eq(sum(a.mask, {-1}), 0).to_vector<bool>();
+  const std::vector<Reading> readings = readings_of(a, blind);
+  const Reading& best = *std::min_element(readings.begin(), readings.end(), [](const Reading& l, const Reading& r) { return l.rank() < r.rank(); });
+
+  fmt::print("Input shape: {}\nOutput shape: {}\nAttention weights shape: {}\n\n", python(a.x.shape()), python(a.output.shape()),
+             python({a.x.size(0), a.x.size(0)}));
+  for (std::size_t row = 0; row < blind.size(); ++row)
+    if (blind[row]) fmt::print("Row {} of mask.npy is all 0. Attention to nothing is NaN in NumPy and 0 in heed: not compared.\n", row);
+  fmt::print("output.npy, {}: largest difference {}", best.name, number(best.output.largest, 2));
+  if (best.output.rounding())
+    fmt::print(", rounding of {} (up to {:.2g})\n", a.precision, best.allowed);
+  else
+    fmt::print(" {}\nThis is NOT rounding of {}, which explains up to {:.2g}. No known mistake explains it{}.\n", best.output.where, a.precision,
+               best.allowed, a.mask.defined() ? "" : "; a mask of your own goes into mask.npy");
+  if (!best.right) fmt::print("This is NOT the lesson's head: it agrees with {}.\n", best.name);
+  if (a.weights.defined())
+    fmt::print("weights.npy: largest difference {}{}\n", number(best.weights.largest, 2),
+               best.weights.rounding() ? ", rounding" : " " + best.weights.where + ": NOT rounding");
+  if (!best.fits()) return false;
+
+  std::string others;
+  for (const Reading& r : readings)
+    if (r.fits() && &r != &best) others += fmt::format("  {}\n", r.name);
+  if (others.empty()) return best.right;
+  fmt::print("\nThese arrays do not tell it from\n{}", others);
+  if (best.least_peak > 0.999)
+    fmt::print(
+        "because the weights are saturated: each query looks at one key alone. Save arrays that tell: of W / np.sqrt(d_model), or of 0.01 * x.\n");
+  else
+    fmt::print("because the differences are below rounding: save other arrays, of more tokens or other sizes.\n");
+  return best.right;
 }
 
 }  // namespace

@@ -18,8 +18,10 @@ expect() { # expect STATUS TEXT: what the program says of this folder's arrays
   printf 'wants status %s and "%s", got %s and\n' "$1" "$2" "$status" && cat out
   failures=$((failures + 1))
 }
+# Weights of the lesson are saturated more often than not, which hides mistakes; these are not.
+example() { sed 's/^scores = /W_q, W_k, W_v = W_q \/ 128**0.5, W_k \/ 128**0.5, W_v \/ 128**0.5\n&/' "$examples/lesson.py"; }
 again() { # again CODE: the README's side once more, then this
-  { cat "$examples/lesson.py" && echo "$1"; } | "$python" -
+  { example && echo "$1"; } | "$python" -
 }
 
 "$python" "$examples/lesson.py"
@@ -53,7 +55,59 @@ again '
 x, W_q, W_k, W_v = (a.astype(np.float32) for a in (x, W_q, W_k, W_v))
 s = (x @ W_q) @ (x @ W_k).T / np.float32(8); e = np.exp(s - s.max(axis=-1, keepdims=True)); weights = e / e.sum(axis=-1, keepdims=True)
 for name, array in dict(x=x, W_q=W_q, W_k=W_k, W_v=W_v, weights=weights, output=weights @ (x @ W_v)).items(): np.save(name + ".npy", array)'
-expect 0 'rounding of f32'
+expect 0 'rounding of f32 (up to'
+again '
+x = x.astype(np.float32)  # NumPy 2 makes float32 / np.float64 a float64 whose errors are those of float32
+s = ((x @ W_q.astype(np.float32)) @ (x @ W_k.astype(np.float32)).T) / np.sqrt(64); e = np.exp(s - s.max(axis=-1, keepdims=True))
+weights = e / e.sum(axis=-1, keepdims=True)
+for name, array in dict(x=x, weights=weights, output=weights @ (x @ W_v)).items(): np.save(name + ".npy", array)'
+expect 0 'rounding of f32 (x is f32) (up to'
+again 'np.save("x.npy", x.astype(np.float16))'
+expect 1 'x.npy is float16'
+
+# Other mistakes, and what no known mistake explains.
+softmax='
+def softmax(s, axis=-1): e = np.exp(s - s.max(axis=axis, keepdims=True)); return e / e.sum(axis=axis, keepdims=True)
+def save(weights): np.save("weights.npy", weights); np.save("output.npy", weights @ (x @ W_v))
+allowed = np.tril(np.ones((5, 5)))'
+again "$softmax; save(softmax(scores, 0))"
+expect 1 'it agrees with softmax over axis 0 instead of -1, without mask'
+again "$softmax; save(softmax(scores.T))"
+expect 1 'it agrees with Q and K swapped, without mask'
+again "$softmax; save(softmax(np.where(np.triu(np.ones((5, 5))) == 0, -np.inf, scores)))"
+expect 1 'it agrees with np.triu in place of np.tril'
+again "$softmax; save(softmax(scores + np.eye(5)))"
+expect 1 'No known mistake explains it; a mask of your own goes into mask.npy.'
+grep -q 'NOT the lesson' out && { echo "a mistake is named that was not made" && failures=$((failures + 1)); }
+
+# Saturated weights: another head gives the same output, which is said; the weights tell where they are saved.
+again "$softmax
+x = 10000 * x; scores = (x @ W_q) @ (x @ W_k).T / 8; save(softmax(scores)); np.save('x.npy', x)"
+expect 0 'output.npy, without mask'
+rm weights.npy
+expect 0 'the weights are saturated'
+grep -q '^  scores that are not scaled, without mask$' out || { echo "no word about scores that are not scaled" && failures=$((failures + 1)); }
+again "$softmax
+x = 10 * x; scores = (x @ W_q) @ (x @ W_k).T; save(softmax(scores)); np.save('x.npy', x)"
+expect 1 'it agrees with scores that are not scaled, without mask'
+
+# Masks.
+again "$softmax; save(softmax(np.where(allowed == 0, -np.inf, scores))); np.save('mask.npy', np.where(allowed == 0, -np.inf, 0))"
+expect 1 'mask.npy holds -inf: wants 1 where a query may look and 0 where it may not'
+again "$softmax; save(softmax(np.where(allowed == 0, -np.inf, scores))); np.save('mask.npy', allowed == 0)"
+expect 1 'with mask.npy the other way round'
+again "$softmax; allowed[2] = 0
+with np.errstate(all='ignore'): save(softmax(np.where(allowed == 0, -np.inf, scores)))  # NaN in row 2
+np.save('mask.npy', allowed == 1)"
+expect 0 'Row 2 of mask.npy is all 0.'
+rm mask.npy
+again "$softmax
+w = softmax(scores); w[0, 0] = -np.nan; save(w)"
+expect 1 'largest difference nan'
+grep -q -- '-nan' out && { echo "NaN with a sign" && failures=$((failures + 1)); }
+again 'np.save("W_q.npy", W_q.T)'
+expect 1 'W_q.npy has shape (64, 128): wants (d_model, d_head), and x.npy has d_model 128: it is transposed, save W_q.T'
+again ''
 
 again 'np.save("output.npy", arrays["output"][:4])'
 expect 1 'output.npy has shape (4, 64), here it is (5, 64)'
