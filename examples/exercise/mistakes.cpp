@@ -55,6 +55,8 @@ const Mistake mistakes[] = {
        const Tensor e = exp(scores(Q, K) - max(scores(Q, K), {-1}));
        return with(e / sum(e, {-1}), V);
      }},
+    {"the weights of a row are all alike: the scores are lost, as by 1 / d of whole numbers, which is 0; divide by std::sqrt(double(d))",
+     [](T Q, T K, T V) { return from(0 * products(Q, K), V); }},
     {"exp is not divided by its sum: softmax makes each row sum to 1", [](T Q, T K, T V) { return with(exp(scores(Q, K)), V); }},
     {"there is no softmax: the scores themselves weigh the values", [](T Q, T K, T V) { return with(scores(Q, K), V); }},
     {"softmax is applied twice", [](T Q, T K, T V) { return from(softmax(scores(Q, K), -1), V); }},

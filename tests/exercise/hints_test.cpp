@@ -34,6 +34,7 @@ Attention no_keepdim(const Tensor& Q, const Tensor& K, const Tensor& V) {
 }
 Attention no_scale(const Tensor& Q, const Tensor& K, const Tensor& V) { return with(shares(products(Q, K)), V); }
 Attention no_root(const Tensor& Q, const Tensor& K, const Tensor& V) { return with(shares(products(Q, K) / Q.size(-1)), V); }
+Attention whole_numbers(const Tensor& Q, const Tensor& K, const Tensor& V) { return with(shares(products(Q, K) * (1 / Q.size(-1))), V); }
 Attention scale_of_values(const Tensor& Q, const Tensor& K, const Tensor& V) { return with(shares(products(Q, K) / root(V.size(-1))), V); }
 Attention scale_of_length(const Tensor& Q, const Tensor& K, const Tensor& V) { return with(shares(products(Q, K) / root(Q.size(0))), V); }
 Attention wrong_axis(const Tensor& Q, const Tensor& K, const Tensor& V) { return with(shares(products(Q, K) / root(Q.size(-1)), 0), V); }
@@ -77,6 +78,7 @@ TEST(Exercise, EachMistakeGetsItsOwnHint) {
       {no_keepdim, "keepdim is missing from max and from sum"},
       {no_scale, "the scores are not scaled"},
       {no_root, "the scores are divided by d_k"},
+      {whole_numbers, "the weights of a row are all alike"},
       {scale_of_values, "the scores are divided by sqrt(d_v)"},
       {scale_of_length, "the scores are divided by the root of the sequence's length"},
       {wrong_axis, "softmax goes over the wrong axis"},
