@@ -35,6 +35,7 @@ void Progress::step(heed::Index step, double loss, double score) {
   if (csv_.is_open())
     csv_ << fmt::format("{},{:.6g},{:.6g},{:.0f}\n", step, loss, score, static_cast<double>(step * tokens_per_step_) / std::max(seconds(), 1e-9));
   if (quiet_) return;
+  if (step == 1) fmt::print("Loss and {}: running averages over some 20 steps\n", score_name_);
   const bool last = step == steps_;
   if (terminal_) {
     const auto now = Clock::now();

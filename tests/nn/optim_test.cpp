@@ -94,6 +94,26 @@ TEST(Sgd, DecaysWithoutMomentum) {
   expect_values(path(momentum, q, {1, 1, 1}), {0.9, 0.71, 0.439}, 1e-14);
 }
 
+TEST(Sgd, IsTheStepThatTheReadmeWritesByHand) {
+  Tensor W = parameter({1, -2}), by_sgd = parameter({1, -2});
+  nn::SGD sgd({by_sgd}, {.lr = 0.1});
+  const double lr = 0.1;
+  for (int step = 0; step < 3; ++step) {
+    sum(square(W)).backward();
+    {
+      NoGrad off;
+      W.copy_(W - lr * W.grad());
+    }
+    W.zero_grad();
+    sgd.zero_grad();
+    sum(square(by_sgd)).backward();
+    sgd.step();
+  }
+  EXPECT_TRUE(W.requires_grad());
+  expect_values(values(W), values(by_sgd), 1e-15);
+  expect_values(values(W), {0.512, -1.024}, 1e-15);
+}
+
 /// Steps 1 to 3, the state through a file into a new optimizer, step 4 with both: equal bit for bit.
 template <class Optimizer, class Options>
 std::vector<double> resumed(const Options& options) {
