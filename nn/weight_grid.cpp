@@ -65,7 +65,8 @@ double WeightGrid::share(double weight) const { return largest > 0 ? std::clamp(
 WeightGrid weight_grid(const char* op, const Tensor& all, const Tensor& allowed, std::optional<Index> head, Index batch) {
   const Tensor weights = one_head(op, all, head, batch);
   if (allowed.defined() && (allowed.shape() != weights.shape() || allowed.dtype() != boolean))
-    raise<ShapeError>("{}: allowed is {} {}, the weights {}", op, allowed.dtype(), allowed.shape(), weights.shape());
+    raise<ShapeError>("{}: wants allowed boolean, in the weights' shape: allowed is {} {}, the weights {}", op, allowed.dtype(), allowed.shape(),
+                      weights.shape());
   WeightGrid grid{static_cast<std::size_t>(weights.size(0)), static_cast<std::size_t>(weights.size(1)), weights.to_vector<double>(), {}, 0};
   grid.allowed = allowed.defined() ? allowed.to_vector<bool>() : std::vector<bool>(grid.weights.size(), true);
   for (std::size_t i = 0; i < grid.weights.size(); ++i)

@@ -47,7 +47,8 @@ Tensor where(const Tensor& cond, const Operand& a, const Operand& b) {
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Operand& value) {
   Tensor fill = value.beside("masked_fill", x.impl("masked_fill").dtype);
-  detail::require_dtype("masked_fill", mask, boolean);
+  if (mask.impl("masked_fill").dtype != boolean)
+    detail::raise<DTypeError>("masked_fill: wants boolean, not {}: eq(mask, 0) is true where the mask is 0", mask.dtype());
   detail::require_same_dtype("masked_fill", x, fill);
   if (fill.numel() != 1) detail::raise<ShapeError>("masked_fill: the value has {} elements: shape {}", fill.numel(), fill.shape());
   if (!detail::broadcasts_to(mask.shape(), x.shape()))

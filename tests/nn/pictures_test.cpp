@@ -63,6 +63,7 @@ TEST(SvgHeatMap, RefusesWhatHeatMapRefuses) {
   EXPECT_TRUE(contains(message_of<IndexError>([&] { nn::svg_heat_map(heads, {.head = 3}); }), "svg_heat_map: no head 3"));
   EXPECT_THROW(nn::svg_heat_map(heads), ShapeError);
   EXPECT_THROW(nn::svg_heat_map(heads[0][0], {.allowed = causal(4)}), ShapeError);
+  EXPECT_TRUE(contains(message_of<ShapeError>([&] { nn::heat_map(heads[0][0], {.allowed = ones({4, 5})}); }), "heat_map: wants allowed boolean"));
 }
 
 TEST(SvgCurves, AreTheOnesThatWereLookedAt) {
