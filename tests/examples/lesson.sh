@@ -90,6 +90,10 @@ grep -q '^  scores that are not scaled, without mask$' out || { echo "no word ab
 again "$softmax
 x = 10 * x; scores = (x @ W_q) @ (x @ W_k).T; save(softmax(scores)); np.save('x.npy', x)"
 expect 1 'it agrees with scores that are not scaled, without mask'
+again "$softmax
+x, W_q, W_k, W_v = (a.astype(np.float32) for a in (10 * x, W_q, W_k, W_v)); w = softmax((x @ W_q) @ (x @ W_k).T / np.float32(8))
+for name, array in dict(x=x, W_q=W_q, W_k=W_k, W_v=W_v, weights=w, output=w @ (x @ W_v) + 0.08).items(): np.save(name + '.npy', array)"
+expect 1 'No known mistake explains it'
 
 # Masks.
 again "$softmax; save(softmax(np.where(allowed == 0, -np.inf, scores))); np.save('mask.npy', np.where(allowed == 0, -np.inf, 0))"
