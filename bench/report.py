@@ -89,8 +89,8 @@ class Session:
             if self.options.python:
                 sys.exit(f"report: {python} has no PyTorch from 2.3 on: {reason}")
             note(f"report: no PyTorch from 2.3 on for {python} ({reason}): heed is measured alone. To install it:\n"
-                 "  python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy --index-url https://download.pytorch.org/whl/cpu\n"
-                 "and then: ./bench/report.sh --python /tmp/torch/bin/python")
+                 "  python3 -m venv torch && torch/bin/pip install torch numpy\n"
+                 "and then: ./bench/report.sh --python torch/bin/python")
             return
         self.python = python
         self.peer = Process([python, "-W", "ignore", str(here / "peers/pytorch.py")])

@@ -33,7 +33,7 @@ try:
     import torch.nn.functional as F
     from torch.nn.attention import SDPBackend, sdpa_kernel
 except ImportError as error:
-    sys.exit(f"pytorch.py: {error}\nInstall it with: python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy --index-url https://download.pytorch.org/whl/cpu")
+    sys.exit(f"pytorch.py: {error}\nInstall it with: python3 -m venv torch && torch/bin/pip install torch numpy")
 
 
 class Row:
