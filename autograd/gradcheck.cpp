@@ -233,6 +233,7 @@ class Check {
         continue;
       }
       ++parts_.inputs[i].wrong;
+      if (worst.judgment.verdict == Verdict::kink) ++parts_.inputs[i].kinks;
       report_.entries.push_back(make_entry(inputs_[i].first, {}, fmt::format("cotangent {}", worst.value), worst.analytic, worst.judgment));
       sample_input(i, 256, cotangents, gradients);
     }
@@ -307,6 +308,7 @@ class Check {
         continue;
       }
       ++parts_.inputs[i].wrong;
+      if (s.judgment.verdict == Verdict::kink) ++parts_.inputs[i].kinks;
       if (listed++ < options_.max_entries)
         report_.entries.push_back(make_entry(inputs_[i].first, unravel(s.element, leaves_[i].shape()), output_name(s.value), s.analytic, s.judgment));
     }
@@ -323,8 +325,7 @@ class Check {
     if (report_.ok) return report_;
     if (outputs_.empty() || std::none_of(outputs_.begin(), outputs_.end(), [](const Tensor& t) { return t.requires_grad(); }))
       report_.message += "\n  No output has a history: was it detached, or computed under NoGrad?";
-    const bool only_kinks = std::all_of(report_.entries.begin(), report_.entries.end(),
-                                        [](const GradcheckEntry& e) { return e.verdict == "ok" || e.verdict == text(Verdict::kink); });
+    const bool only_kinks = std::all_of(parts_.inputs.begin(), parts_.inputs.end(), [](const InputSummary& s) { return s.wrong == s.kinks; });
     if (only_kinks)
       report_.message += "\n  At a kink the derivatives from both sides differ, and no gradient is right: choose inputs away from it.";
     else if (options_.locate)

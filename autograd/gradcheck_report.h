@@ -14,8 +14,8 @@ namespace heed::detail {
 struct InputSummary {
   std::string name;
   Index elements = 0, looked_at = 0;  ///< looked_at < elements where elements were sampled
-  std::size_t wrong = 0;
-  bool has_effect = false;  ///< some derivative by it, analytic or numeric, is not 0
+  std::size_t wrong = 0, kinks = 0;   ///< kinks are among the wrong ones
+  bool has_effect = false;            ///< some derivative by it, analytic or numeric, is not 0
 };
 
 struct ReportParts {

@@ -209,6 +209,9 @@ TEST(Gradcheck, kinks_are_called_kinks_where_they_are) {
   };
   const auto relu_of = [](const Tensors& x) { return relu(x[0]); };
   EXPECT_EQ(verdict(relu_of, tensor({1, 0, -1}, f64)), "kink");
+  const GradcheckReport mixed =
+      gradcheck([](const Tensors& x) { return relu(x[0]) + x[0].detach(); }, Tensors{tensor({1, 0, -1}, f64)}, {.max_entries = 0});
+  EXPECT_THAT(mixed.message, Not(HasSubstr("At a kink"))) << "unlisted elements count too";
   EXPECT_THAT(gradcheck(relu_of, Tensors{tensor({1, 0, -1}, f64)}).message, AllOf(HasSubstr("At a kink"), Not(HasSubstr("node 0"))));
   EXPECT_EQ(verdict(relu_of, tensor({1, .5, -1}, f64)), "ok");
   // Within a step of the kink, but beside it: a finer step tells.
