@@ -150,8 +150,8 @@ TEST(Checkpoint, RefusesWhatItCannotTellApart) {
 }
 
 TEST(Checkpoint, AKillAtAnyMomentLeavesTheLastWholeOne) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / ("heed_kill_" + std::to_string(::getpid()));
-  std::filesystem::create_directory(folder);
+  const test::TemporaryFolder temporary;
+  const std::filesystem::path& folder = temporary.path();
   const std::filesystem::path path = folder / "model.safetensors";
   const test::Threads one(1);  // a child of a process with threads has none of them
   const auto state = [](Index step) {
@@ -195,7 +195,6 @@ TEST(Checkpoint, AKillAtAnyMomentLeavesTheLastWholeOne) {
     for (const auto& entry : std::filesystem::directory_iterator(folder))
       if (entry.path() != path) std::filesystem::remove(entry.path());  // half of one
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

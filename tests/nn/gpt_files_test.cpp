@@ -18,26 +18,23 @@ const fs::path golden = fs::path(HEED_SOURCE_DIR) / "tests/golden/gpt2";
 /// A folder with copies of the published files.
 class Folder {
  public:
-  explicit Folder(const std::string& weights = "model") : path_(fs::path(::testing::TempDir()) / "heed_gpt2") {
-    fs::remove_all(path_);
-    fs::create_directory(path_);
-    fs::copy_file(golden / "config.json", path_ / "config.json");
-    fs::copy_file(golden / (weights + ".safetensors"), path_ / "model.safetensors");
+  explicit Folder(const std::string& weights = "model") {
+    fs::copy_file(golden / "config.json", path() / "config.json");
+    fs::copy_file(golden / (weights + ".safetensors"), path() / "model.safetensors");
   }
-  ~Folder() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
+  const fs::path& path() const { return folder_.path(); }
 
   /// Replaces a part of config.json.
   void edit(const std::string& from, const std::string& to) const {
-    std::ifstream in(path_ / "config.json");
+    std::ifstream in(path() / "config.json");
     std::string text{std::istreambuf_iterator<char>(in), {}};
     const std::size_t at = text.find(from);
     ASSERT_NE(at, std::string::npos) << from;
-    std::ofstream(path_ / "config.json") << text.replace(at, from.size(), to);
+    std::ofstream(path() / "config.json") << text.replace(at, from.size(), to);
   }
 
  private:
-  fs::path path_;
+  test::TemporaryFolder folder_;
 };
 
 TEST(Gpt2, GivesPyTorchsLogitsFromEveryPublishedForm) {

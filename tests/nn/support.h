@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "../temporary_folder.h"
+
 namespace heed::test {
 
 /// A file of reference values from PyTorch, in tests/golden/.
@@ -75,26 +77,14 @@ std::string message_of(F f) {
   return {};
 }
 
-/// A path at which nothing is, before and after the test.
+/// A path at which nothing is, in a folder of its own.
 class TemporaryFile {
  public:
-  TemporaryFile() {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    const std::string name = std::string("heed_") + info->test_suite_name() + "_" + info->name() + "_" + std::to_string(count_++);
-    path_ = std::filesystem::path(::testing::TempDir()) / name;
-    std::filesystem::remove(path_);
-  }
-  ~TemporaryFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  static inline int count_ = 0;
-  std::filesystem::path path_;
+  TemporaryFolder folder_;
+  std::filesystem::path path_ = folder_ / "file";
 };
 
 /// That number of threads while alive.

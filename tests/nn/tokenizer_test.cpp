@@ -174,8 +174,8 @@ TEST(Bpe, StopsWhereNothingComesTwiceAndRefusesNonsense) {
 }
 
 TEST(Bpe, SavesWhatItLoads) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "heed_bpe";
-  std::filesystem::create_directory(folder);
+  const test::TemporaryFolder temporary;
+  const std::filesystem::path& folder = temporary.path();
   BpeTokenizer::load(golden).save(folder);
   EXPECT_EQ(BpeTokenizer::load(folder).metadata(), BpeTokenizer::load(golden).metadata());
   EXPECT_EQ(contents(folder / "vocab.json"), contents(golden / "vocab.json"));  // as json.dump writes it

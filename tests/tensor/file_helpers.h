@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <heed/tensor/tensor.h>
-#include <stdlib.h>
 
 #include <cstring>
 #include <filesystem>
@@ -10,6 +9,8 @@
 #include <iterator>
 #include <span>
 #include <string>
+
+#include "../temporary_folder.h"
 
 namespace heed::tests {
 
@@ -29,24 +30,7 @@ std::string bytes_of(std::initializer_list<T> values) {
   return out;
 }
 
-/// A folder of its own for each test, removed after it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "heed-test-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = name;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::filesystem::path operator/(const char* name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-  std::size_t entries() const {
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using test::TemporaryFolder;
 
 inline void write_file(const std::filesystem::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 inline std::string read_file(const std::filesystem::path& path) {
