@@ -45,7 +45,7 @@ void save_checkpoint(const std::filesystem::path& path, const Checkpoint& c) {
 }
 
 Checkpoint load_checkpoint(const std::filesystem::path& path) {
-  std::map<std::string, std::string> metadata = safetensors_metadata(path);
+  auto [tensors, metadata] = detail::load_safetensors_file("load_checkpoint", path);
   if (const auto version = number<int>(path, metadata, version_key); version != 1)
     raise<IoError>("load_checkpoint: {}: a checkpoint of version {}: version 1 is read", path.string(), version);
   Checkpoint out;
@@ -53,7 +53,7 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
   out.random = {number<std::uint64_t>(path, metadata, seed_key), number<std::uint64_t>(path, metadata, offset_key)};
   std::erase_if(metadata, [](const auto& item) { return item.first.starts_with(own_prefix); });
   out.strings = std::move(metadata);
-  for (auto& [name, t] : load_safetensors(path)) {
+  for (auto& [name, t] : tensors) {
     if (name.starts_with(optimizer_prefix))
       out.optimizer[name.substr(optimizer_prefix.size())] = t;
     else

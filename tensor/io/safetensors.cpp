@@ -213,8 +213,7 @@ Contents read_contents(Source& in) {
   return contents;
 }
 
-Tensors read_tensors(Source& in) {
-  const Contents contents = read_contents(in);
+Tensors read_tensors(Source& in, const Contents& contents) {
   for (const auto& [name, entry] : contents.header.entries)
     if (!element_of(*entry.dtype))
       raise<IoError>("{}: tensor {}: dtype {} is not read: F64, F32, F16, BF16, I64, I32, I16, I8, U8 and BOOL are", in.where(), in_quotes(name),
@@ -241,6 +240,7 @@ Tensors read_tensors(Source& in) {
   return tensors;
 }
 
+Tensors read_tensors(Source& in) { return read_tensors(in, read_contents(in)); }
 Strings read_metadata(Source& in) { return read_contents(in).header.metadata; }
 
 bool is_same_view(const Tensor& a, const Tensor& b) {
@@ -333,6 +333,12 @@ std::vector<SafetensorsEntry> list_safetensors(const std::filesystem::path& path
     out.push_back({name, *entry.dtype, *entry.shape, (*entry.range)[1] - (*entry.range)[0]});
   }
   return out;
+}
+
+SafetensorsFile load_safetensors_file(const char* op, const std::filesystem::path& path) {
+  FileSource in(op, path);
+  const Contents contents = read_contents(in);
+  return {read_tensors(in, contents), contents.header.metadata};
 }
 
 Tensors read_safetensors(std::span<const std::byte> file) {

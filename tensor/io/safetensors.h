@@ -39,6 +39,14 @@ struct SafetensorsEntry {
 /// In the order of the data; the header is checked as by safetensors_metadata.
 std::vector<SafetensorsEntry> list_safetensors(const std::filesystem::path&);
 
+/// Tensors and strings of one file, as load_safetensors and safetensors_metadata give them. The file is opened once, so that the two belong together
+/// also where another takes its place meanwhile. `op` begins the error texts.
+struct SafetensorsFile {
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+SafetensorsFile load_safetensors_file(const char* op, const std::filesystem::path&);
+
 // The same in memory.
 std::map<std::string, Tensor> read_safetensors(std::span<const std::byte> file);
 std::map<std::string, std::string> read_safetensors_metadata(std::span<const std::byte> file);

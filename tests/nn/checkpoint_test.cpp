@@ -121,6 +121,25 @@ TEST(Checkpoint, OfAnotherModelChangesNothing) {
   EXPECT_NE(message_of<Error>([&] { nn::restore(c, m, adam); }).find("missing     wte.weight.exp_avg"), std::string::npos);
 }
 
+TEST(Checkpoint, ReadWhileAnotherTakesItsPlaceIsOneOfTheTwo) {
+  const TemporaryFile file, one, two, next;
+  nn::save_checkpoint(one.path(), {.model = {{"w", full({1}, 1)}}, .step = 1});
+  nn::save_checkpoint(two.path(), {.model = {{"w", full({1}, 2)}}, .step = 2});
+  std::filesystem::create_hard_link(one.path(), file.path());
+  std::jthread writer([&](std::stop_token stop) {
+    for (int i = 0; !stop.stop_requested(); ++i) {
+      std::filesystem::create_hard_link((i % 2 ? one : two).path(), next.path());
+      std::filesystem::rename(next.path(), file.path());
+    }
+  });
+  Index seen[3] = {};
+  for (int i = 0; i < 2000 || seen[1] == 0 || seen[2] == 0; ++i) {
+    const nn::Checkpoint c = nn::load_checkpoint(file.path());
+    ASSERT_EQ(c.model.at("w").item<Index>(), c.step);
+    ++seen[c.step];
+  }
+}
+
 TEST(Checkpoint, RefusesWhatItCannotTellApart) {
   const TemporaryFile file;
   EXPECT_THROW(nn::save_checkpoint(file.path(), {.model = {{"optimizer.lr", ones({1})}}}), Error);
