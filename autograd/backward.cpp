@@ -70,12 +70,10 @@ Tensor fitted(const Node& node, std::size_t input, Tensor gradient) {
   const Edge& edge = node.edges[input];
   const OutputInfo& want = edge.node->outputs[edge.slot];
   if (gradient.dtype() != want.dtype)
-    raise<GradError>("{}: the backward made a {} gradient for input {}, which is {} (called at {}:{})", node.name, gradient.dtype(), input,
-                     want.dtype, node.caller.file, node.caller.line);
+    raise<GradError>(node.op(), "the backward made a {} gradient for input {}, which is {}", gradient.dtype(), input, want.dtype);
   if (gradient.shape() == want.shape) return gradient;
   if (!broadcasts_to(want.shape, gradient.shape()))
-    raise<GradError>("{}: the backward made a gradient of shape {} for input {} of shape {} (called at {}:{})", node.name, gradient.shape(), input,
-                     want.shape, node.caller.file, node.caller.line);
+    raise<GradError>(node.op(), "the backward made a gradient of shape {} for input {} of shape {}", gradient.shape(), input, want.shape);
   return sum_to(gradient, want.shape);
 }
 
@@ -88,9 +86,7 @@ Grads checked_backward(Node& node, const BackwardContext& context, std::span<con
     ~Running() { thread_state.running = outer; }
   } const running(&node);
   Grads made = node.backward(context, output_grads);
-  if (made.size() != node.edges.size())
-    raise<GradError>("{}: the backward made {} gradients for {} inputs (called at {}:{})", node.name, made.size(), node.edges.size(),
-                     node.caller.file, node.caller.line);
+  if (made.size() != node.edges.size()) raise<GradError>(node.op(), "the backward made {} gradients for {} inputs", made.size(), node.edges.size());
   if (thread_state.observer && !running.outer) thread_state.observer->on_backward(node, made);
   for (std::size_t i = 0; i < node.edges.size(); ++i) {
     if (!context.needs(i))
@@ -163,8 +159,8 @@ void Pass::step(Waiting& waiting) {
       for (const auto& hook : std::vector(node.extras->hooks[i]))  // a copy: a hook may register another
         if (Tensor replaced = hook(grads[i]); replaced.defined()) {
           if (replaced.shape() != grads[i].shape() || replaced.dtype() != grads[i].dtype())
-            raise<GradError>("register_hook: the hook of {} returned {} {} for a gradient of {} {}", node.name, replaced.dtype(), replaced.shape(),
-                             grads[i].dtype(), grads[i].shape());
+            raise<GradError>("register_hook: the hook of {} returned {} {} for a gradient of {} {}{}", node.name, replaced.dtype(), replaced.shape(),
+                             grads[i].dtype(), grads[i].shape(), called_at(node.caller));
           grads[i] = std::move(replaced);
         }
     if (limited_)
@@ -180,8 +176,7 @@ void Pass::step(Waiting& waiting) {
     if (leads == leads_.end() || !leads->second) return;
   }
   if (node.released)
-    raise<GradError>("backward: the graph of {} (called at {}:{}) was freed by an earlier backward; keep it with retain_graph", node.name,
-                     node.caller.file, node.caller.line);
+    raise<GradError>("backward: the graph of {}{} was freed by an earlier backward; keep it with retain_graph", node.name, called_at(node.caller));
 
   const BackwardContext context(node, wanted_);
   Grads made = checked_backward(node, context, grads);
@@ -200,19 +195,20 @@ void Pass::run() {
 }
 
 /// The gradient that a pass starts with: checked, or 1 for a single element.
-Tensor root_gradient(const char* op, const Tensor& root, const Tensor& gradient) {
+Tensor root_gradient(const OpName& op, const Tensor& root, const Tensor& gradient) {
   if (!root.requires_grad())
     raise<GradError>(
-        "{}: the tensor of shape {} has no history: no input of it requires a gradient, or it was made without recording (NoGrad, detach, inside a "
+        op,
+        "the tensor of shape {} has no history: no input of it requires a gradient, or it was made without recording (NoGrad, detach, inside a "
         "hook)",
-        op, root.shape());
+        root.shape());
   if (!gradient.defined()) {
     if (root.numel() != 1)
-      raise<GradError>("{}: wants a gradient to start with, since the tensor has {} elements: shape {}", op, root.numel(), root.shape());
+      raise<GradError>(op, "wants a gradient to start with, since the tensor has {} elements: shape {}", root.numel(), root.shape());
     return ones(root.shape(), root.dtype());
   }
-  if (gradient.shape() != root.shape()) raise<GradError>("{}: the gradient has shape {}, the tensor {}", op, gradient.shape(), root.shape());
-  if (gradient.dtype() != root.dtype()) raise<GradError>("{}: the gradient is {}, the tensor {}", op, gradient.dtype(), root.dtype());
+  if (gradient.shape() != root.shape()) raise<GradError>(op, "the gradient has shape {}, the tensor {}", gradient.shape(), root.shape());
+  if (gradient.dtype() != root.dtype()) raise<GradError>(op, "the gradient is {}, the tensor {}", gradient.dtype(), root.dtype());
   return gradient;
 }
 
@@ -230,15 +226,13 @@ class NanSearch final : public RecordObserver {
     const Unseen quiet;
     if (std::any_of(inputs.begin(), inputs.end(), has_nan)) return;
     for (const Tensor& out : outputs)
-      if (has_nan(out)) raise<GradError>("{}: made a NaN out of inputs without one (called at {}:{})", op.name, op.caller.file, op.caller.line);
+      if (has_nan(out)) raise<GradError>(op, "made a NaN out of inputs without one");
   }
   void on_backward(const Node& node, Grads& grads) override {
     if (before_) before_->on_backward(node, grads);
     const Unseen quiet;
     for (std::size_t i = 0; i < grads.size(); ++i)
-      if (has_nan(grads[i]))
-        raise<GradError>("{}: the backward made a NaN in the gradient of input {} (called at {}:{})", node.name, i, node.caller.file,
-                         node.caller.line);
+      if (has_nan(grads[i])) raise<GradError>(node.op(), "the backward made a NaN in the gradient of input {}", i);
   }
 
  private:

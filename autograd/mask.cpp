@@ -15,7 +15,7 @@
 namespace heed {
 
 Mask::Mask(const Tensor& keep) {
-  if (keep.dtype() != boolean)
+  if (keep.impl("Mask").dtype != boolean)
     detail::raise<DTypeError>("Mask: a {} tensor could be meant either way: Mask::keep(t) drops where it is 0, Mask::bias(t) adds it to the scores",
                               keep.dtype());
   keeps_ = {keep};
@@ -32,7 +32,7 @@ Mask Mask::causal(Index offset) {
   return m;
 }
 Mask Mask::keep(const Tensor& t) {
-  if (t.dtype() == boolean) return Mask(t);
+  if (t.impl("Mask::keep").dtype == boolean) return Mask(t);
   const NoGrad off;
   if (const Tensor other = ne(t, 0) & ne(t, 1); any(other).item<bool>()) {
     const std::vector<bool> found = other.to_vector<bool>();
@@ -42,7 +42,7 @@ Mask Mask::keep(const Tensor& t) {
   return Mask(ne(t, 0));
 }
 Mask Mask::bias(const Tensor& t) {
-  if (!detail::is_float(t.dtype())) detail::raise<DTypeError>("Mask::bias: wants f32 or f64, not {}", t.dtype());
+  if (!detail::is_float(t.impl("Mask::bias").dtype)) detail::raise<DTypeError>("Mask::bias: wants f32 or f64, not {}", t.dtype());
   Mask m;
   m.biases_ = {t};
   return m;
@@ -88,8 +88,9 @@ Mask operator&(const Mask& a, const Mask& b) {
   return m;
 }
 
-Mask Mask::at(Index offset) const {
-  if (offset_ && *offset_ != offset) detail::raise<Error>("Mask: the queries stand at {}, but the mask says {}", offset, to_string(*this));
+Mask Mask::at(Index offset, Caller caller) const {
+  if (offset_ && *offset_ != offset)
+    detail::raise<Error>(OpName("Mask", caller), "the queries stand at {}, but the mask says {}", offset, to_string(*this));
   Mask m = *this;
   m.offset_ = offset;
   return m;
@@ -157,33 +158,33 @@ std::vector<double> alibi_slopes(Index heads) {
   return slopes;
 }
 
-void check_mask(const char* op, const Mask& mask, const Dims& shape) {
+void check_mask(const OpName& op, const Mask& mask, const Dims& shape) {
   const Index Tq = shape[shape.size() - 2], Tk = shape.back();
   if (mask.is_causal() && !mask.offset() && Tq != Tk)
-    raise<ShapeError>("{}: causal wants as many queries as keys, got Tq={}, Tk={}; say where the queries stand with Mask::causal(offset)", op, Tq,
-                      Tk);
+    raise<ShapeError>(op, "causal wants as many queries as keys, got Tq={}, Tk={}; say where the queries stand with Mask::causal(offset)", Tq, Tk);
   for (const auto* tensors : {&mask.keeps(), &mask.biases()})
     for (const Tensor& t : *tensors)
-      if (!broadcasts_to(t.shape(), shape)) raise<ShapeError>("{}: the mask {} does not broadcast to the scores {}", op, t.shape(), shape);
+      if (!broadcasts_to(t.shape(), shape)) raise<ShapeError>(op, "the mask {} does not broadcast to the scores {}", t.shape(), shape);
   if (!mask.key_lengths().empty() && (shape.size() < 3 || static_cast<Index>(mask.key_lengths().size()) != shape[0]))
-    raise<ShapeError>("{}: {} lengths for scores {}, whose first dim is the batch", op, mask.key_lengths().size(), shape);
+    raise<ShapeError>(op, "{} lengths for scores {}, whose first dim is the batch", mask.key_lengths().size(), shape);
   for (Index n : mask.key_lengths())
-    if (n > Tk) raise<ShapeError>("{}: a length of {} for Tk={} keys", op, n, Tk);
+    if (n > Tk) raise<ShapeError>(op, "a length of {} for Tk={} keys", n, Tk);
   if (mask.alibi_heads() && (shape.size() < 3 || (*mask.alibi_heads() != shape[shape.size() - 3] && *mask.alibi_heads() != 1)))
-    raise<ShapeError>("{}: alibi for {} heads over scores {}, whose heads stand third from the end", op, *mask.alibi_heads(), shape);
+    raise<ShapeError>(op, "alibi for {} heads over scores {}, whose heads stand third from the end", *mask.alibi_heads(), shape);
 }
 
-DenseMask dense_mask(const char* op, const Mask& mask, const Dims& shape, DType dtype, Caller caller) {
+DenseMask dense_mask(const OpName& op, const Mask& mask, const Dims& shape, DType dtype) {
   check_mask(op, mask, shape);
   const Index Tq = shape[shape.size() - 2], Tk = shape.back();
   DenseMask out;
-  const auto allow = [&](const Tensor& t) { out.allowed = out.allowed.defined() ? out.allowed & Operand(t, caller) : t; };
-  const auto add = [&](const Tensor& t) { out.added = out.added.defined() ? out.added + Operand(t, caller) : t; };
+  const auto allow = [&](const Tensor& t) { out.allowed = out.allowed.defined() ? out.allowed & Operand(t, op.caller) : t; };
+  const auto add = [&](const Tensor& t) { out.added = out.added.defined() ? out.added + Operand(t, op.caller) : t; };
   if (mask.is_causal() || mask.window()) allow(allowed_by_position(mask, Tq, Tk));
   if (!mask.key_lengths().empty()) allow(allowed_by_length(mask, shape.size(), Tk));
   for (const Tensor& t : mask.keeps()) allow(t);
   for (const Tensor& t : mask.biases()) {
-    if (t.dtype() != dtype) raise<DTypeError>("{}: dtypes differ: the bias is {}, the scores {}", op, t.dtype(), dtype);
+    if (t.dtype() != dtype)
+      raise<DTypeError>(op, "dtypes differ: the bias is {}, the scores {}; convert the bias with .to({})", t.dtype(), dtype, dtype);
     add(t);
   }
   if (mask.alibi_heads()) add(alibi_bias(mask, Tq, Tk, dtype));

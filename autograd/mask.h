@@ -39,7 +39,7 @@ class Mask {
   friend Mask operator&(const Mask&, const Mask&);
 
   /// The same, with the first query at position `offset`: what a cache of `offset` earlier keys supplies. Error where the mask names another offset.
-  Mask at(Index offset) const;
+  Mask at(Index offset, Caller = Caller::here()) const;
 
   /// The additive matrix (..., Tq, Tk): 0, -inf, and biases.
   Tensor to_tensor(Index Tq, Index Tk, DType = f32) const;
@@ -72,12 +72,12 @@ std::ostream& operator<<(std::ostream&, const Mask&);
 namespace detail {
 
 /// The mask over scores of `shape` (..., Tq, Tk) as op operands: where attending is allowed (boolean, undefined when everywhere), and what is added
-/// (undefined when nothing is), each broadcasting to the shape. Checks the mask against the shape; `op` begins the error texts.
+/// (undefined when nothing is), each broadcasting to the shape. Checks the mask against the shape; `op` begins and ends the error texts.
 struct DenseMask {
   Tensor allowed, added;
 };
-DenseMask dense_mask(const char* op, const Mask&, const Dims& shape, DType, Caller = Caller::here());
-void check_mask(const char* op, const Mask&, const Dims& shape);
+DenseMask dense_mask(const OpName& op, const Mask&, const Dims& shape, DType);
+void check_mask(const OpName& op, const Mask&, const Dims& shape);
 /// -slope_h of every head, (heads).
 std::vector<double> alibi_slopes(Index heads);
 

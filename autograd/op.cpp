@@ -19,8 +19,8 @@ Tensor Saved::get() const {
   if (!tensor_.defined()) return {};
   if (tensor_.ref()->storage->version() != version_) {
     const detail::Node* node = detail::thread_state.running;
-    detail::raise<GradError>("{}: a value saved for backward was changed in place: {} {} at version {}, saved at version {}",
-                             node ? node->name : "saved", tensor_.dtype(), tensor_.shape(), tensor_.ref()->storage->version(), version_);
+    detail::raise<GradError>(node ? node->op() : "saved", "a value saved for backward was changed in place: {} {} at version {}, saved at version {}",
+                             tensor_.dtype(), tensor_.shape(), tensor_.ref()->storage->version(), version_);
   }
   return detail::thread_state.grad_enabled ? detail::with_history(tensor_) : tensor_;
 }
@@ -51,7 +51,7 @@ thread_local constinit DestructionStack doomed;
 GradModeScope::GradModeScope(bool enabled) : before_(std::exchange(thread_state.grad_enabled, enabled)) {}
 GradModeScope::~GradModeScope() { thread_state.grad_enabled = before_; }
 
-Node::Node(OpName op) : name(op.name), caller(op.caller), sequence(next_sequence()) { count_node(1); }
+Node::Node(const OpName& op) : name(op.name), caller(op.caller), sequence(next_sequence()) { count_node(1); }
 
 void Node::dispose() noexcept {
   next_ = std::exchange(doomed.top, this);
@@ -92,7 +92,7 @@ void Leaf::destroy() noexcept {
 
 void require_slots(const OpName& op, std::size_t outputs) {
   constexpr std::size_t most = std::numeric_limits<std::uint16_t>::max();
-  if (outputs > most) raise<ShapeError>("{}: makes {} results; an op has at most {}", op.name, outputs, most);
+  if (outputs > most) raise<ShapeError>(op, "makes {} results; an op has at most {}", outputs, most);
 }
 
 void connect(Edge& edge, const Tensor& input) {

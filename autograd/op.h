@@ -32,13 +32,13 @@ namespace detail {
 class Node;
 }
 
-/// An op's name and the place that called it: `record("square", ...)` points at the line of that call, `record({"square", caller}, ...)`
-/// at the caller's caller. The name must outlive the graph: a literal.
-struct OpName {
-  const char* name;  ///< a literal
-  Caller caller;     ///< what reports point at
+/// What `record` is told: `record("square", ...)` points at the line of that call, `record({"square", caller}, ...)` at the caller's caller.
+/// The name must outlive the graph: a literal.
+struct RecordName : OpName {
   /// At the line of the call, or where the caller of an op called it.
-  OpName(const char* op, Caller from = Caller::here()) : name(op), caller(from) {}
+  RecordName(const char* op, Caller from = Caller::here()) : OpName(op, from) {}
+  /// At the place that the op knows.
+  RecordName(const OpName& op) : OpName(op) {}
 };
 
 /// A value kept for backward that notices later in-place writes.
@@ -143,9 +143,10 @@ class Node : public GradData {
   void dispose() noexcept final;
 
   NodeExtras& extend();
+  OpName op() const { return {name, caller}; }  ///< for error texts
 
  protected:
-  Node(OpName op);
+  Node(const OpName& op);
   ~Node() { count_node(-1); }
 
  private:
@@ -235,7 +236,7 @@ Tensor with_history(const Tensor&);
 template <class F>
 class OpNode final : public Node {
  public:
-  static Ref<Node> make(OpName op, F&& f, std::size_t inputs, std::size_t outputs) {
+  static Ref<Node> make(const OpName& op, F&& f, std::size_t inputs, std::size_t outputs) {
     void* block = allocate(bytes(inputs, outputs));
     return Ref<Node>::adopt(new (block) OpNode(op, std::move(f), inputs, outputs));
   }
@@ -264,7 +265,7 @@ class OpNode final : public Node {
   }
 
  private:
-  OpNode(OpName op, F&& f, std::size_t n_inputs, std::size_t n_outputs) : Node(op), lambda_(std::move(f)) {
+  OpNode(const OpName& op, F&& f, std::size_t n_inputs, std::size_t n_outputs) : Node(op), lambda_(std::move(f)) {
     Edge* edge = reinterpret_cast<Edge*>(this + 1);
     for (std::size_t i = 0; i < n_inputs; ++i) new (edge + i) Edge;
     edges = {edge, n_inputs};
@@ -285,7 +286,7 @@ class OpNode final : public Node {
 };
 
 template <class Outputs, class F, class... Inputs>
-void record_outputs(OpName op, Outputs outputs, F&& f, const Inputs&... inputs) {
+void record_outputs(const OpName& op, Outputs outputs, F&& f, const Inputs&... inputs) {
   if (thread_state.observer) {
     std::vector<Tensor> all;
     (append_input(all, inputs), ...);
@@ -305,7 +306,7 @@ void record_outputs(OpName op, Outputs outputs, F&& f, const Inputs&... inputs) 
 /// `(const BackwardContext&, const Tensor& output_grad) -> Grads`. Returns the output, untouched when no input needs a gradient or recording
 /// is off. Every op passes here, views and constants included. Computing the output must not record (kernels do not; ops do unless under NoGrad).
 template <class... InputsAndLambda>
-Tensor record(OpName op, Tensor output, InputsAndLambda&&... rest) {
+Tensor record(const RecordName& op, Tensor output, InputsAndLambda&&... rest) {
   constexpr std::size_t n = sizeof...(rest) - 1;
   auto all = std::forward_as_tuple(std::forward<InputsAndLambda>(rest)...);
   [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -317,7 +318,7 @@ Tensor record(OpName op, Tensor output, InputsAndLambda&&... rest) {
 
 /// As above for an op with several outputs; the lambda takes `std::span<const Tensor>`, undefined where an output received no gradient.
 template <class... InputsAndLambda>
-std::vector<Tensor> record(OpName op, std::vector<Tensor> outputs, InputsAndLambda&&... rest) {
+std::vector<Tensor> record(const RecordName& op, std::vector<Tensor> outputs, InputsAndLambda&&... rest) {
   detail::require_slots(op, outputs.size());
   constexpr std::size_t n = sizeof...(rest) - 1;
   auto all = std::forward_as_tuple(std::forward<InputsAndLambda>(rest)...);

@@ -32,7 +32,7 @@ class Operand {
   requires std::is_arithmetic_v<N> Operand(N n, Caller from = Caller::here()) : caller(from), number_(n) {}
 
   /// The tensor, or the number as a tensor without dims beside one of `dtype`.
-  Tensor beside(const char* op, DType dtype) const;
+  Tensor beside(const OpName& op, DType dtype) const;
   const Tensor* tensor() const { return tensor_; }  ///< null for a number
 
   Caller caller;  ///< of the op

@@ -11,23 +11,20 @@
 namespace heed::nn {
 namespace {
 
-constexpr const char* name = "generate";
-
-void check(const Tensor& prompt, const GenerateOptions& o) {
-  if (prompt.dtype() != i64) detail::raise<DTypeError>("{}: wants tokens of i64 in the prompt, not {}", name, prompt.dtype());
+void check(const OpName& op, const Tensor& prompt, const GenerateOptions& o) {
+  if (prompt.impl(op).dtype != i64) detail::raise<DTypeError>(op, "wants tokens of i64 in the prompt, not {}", prompt.dtype());
   if (prompt.dim() < 1 || prompt.dim() > 2 || prompt.size(-1) < 1)
-    detail::raise<ShapeError>("{}: wants a prompt (T) or (B, T) of at least one token: shape {}", name, prompt.shape());
-  if (o.max_new_tokens < 0) detail::raise<Error>("{}: max_new_tokens is negative: {}", name, o.max_new_tokens);
-  if (!(o.temperature >= 0 && std::isfinite(o.temperature)))
-    detail::raise<Error>("{}: temperature is negative or not finite: {}", name, o.temperature);
-  if (o.top_k < 0) detail::raise<Error>("{}: top_k is negative: {}", name, o.top_k);
-  if (!(o.top_p > 0 && o.top_p <= 1)) detail::raise<Error>("{}: top_p is not in (0, 1]: {}", name, o.top_p);
+    detail::raise<ShapeError>(op, "wants a prompt (T) or (B, T) of at least one token: shape {}", prompt.shape());
+  if (o.max_new_tokens < 0) detail::raise<Error>(op, "max_new_tokens is negative: {}", o.max_new_tokens);
+  if (!(o.temperature >= 0 && std::isfinite(o.temperature))) detail::raise<Error>(op, "temperature is negative or not finite: {}", o.temperature);
+  if (o.top_k < 0) detail::raise<Error>(op, "top_k is negative: {}", o.top_k);
+  if (!(o.top_p > 0 && o.top_p <= 1)) detail::raise<Error>(op, "top_p is not in (0, 1]: {}", o.top_p);
 }
 
 /// Chooses tokens by their logits.
 class Sampler {
  public:
-  explicit Sampler(const GenerateOptions& o) : options_(o) {
+  Sampler(const OpName& op, const GenerateOptions& o) : op_(op), options_(o) {
     if (o.seed) own_ = {*o.seed, 0};
   }
 
@@ -43,7 +40,7 @@ class Sampler {
       const double* row = all.data() + static_cast<std::size_t>(b) * size;
       const double* largest = std::max_element(row, row + size);
       if (!std::isfinite(*largest) || std::any_of(row, row + size, [](double v) { return std::isnan(v); }))
-        detail::raise<Error>("{}: the model gives NaN or no finite logit for sequence {}", name, b);
+        detail::raise<Error>(op_, "the model gives NaN or no finite logit for sequence {}", b);
       tokens.push_back(draws ? drawn(row, size, *largest, detail::uniform_at(from.seed, from.offset + static_cast<std::uint64_t>(b)))
                              : largest - row);
     }
@@ -92,6 +89,7 @@ class Sampler {
     return ids_[last];
   }
 
+  const OpName op_;
   const GenerateOptions& options_;
   RngState own_;
   std::vector<Index> ids_;
@@ -101,14 +99,15 @@ class Sampler {
 }  // namespace
 
 Tensor generate(const GPT& given, const Tensor& prompt, const GenerateOptions& options, Caller caller) {
-  check(prompt, options);
+  const OpName op{"generate", caller};
+  check(op, prompt, options);
   const NoGrad off;
   GPT model(given);  // the same tensors under a training flag of its own
   train(model, false);
   const bool one = prompt.dim() == 1;
   Tensor idx = one ? unsqueeze(prompt, 0) : prompt;
   const Index block_size = model.config().block_size;
-  Sampler sample(options);
+  Sampler sample(op, options);
   std::vector<KVCache> caches;
   for (Index i = 0; i < options.max_new_tokens; ++i) {
     const Index T = idx.size(1);

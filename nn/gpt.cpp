@@ -59,7 +59,7 @@ Tensor GPTAttention::operator()(const Tensor& x, KVCache* cache, Caller caller) 
   AttentionOptions options{.mask = Mask::causal(), .dropout_p = attn_dropout, .training = training, .need_weights = false};
   if (cache) {
     options.mask = Mask::causal(cache->length());
-    std::tie(heads[1], heads[2]) = cache->append(heads[1], heads[2]);
+    std::tie(heads[1], heads[2]) = cache->append(heads[1], heads[2], caller);
   }
   const Tensor y = scaled_dot_product_attention(heads[0], heads[1], heads[2], options, caller).output;
   return resid_dropout(c_proj(reshape(transpose(y, 1, 2, caller), {B, T, C}, caller), caller), caller);
@@ -83,16 +83,16 @@ GPTTransformer::GPTTransformer(const GPTConfig& c)
 }
 
 Tensor GPTTransformer::operator()(const Tensor& idx, std::vector<KVCache>* caches, Caller caller) const {
-  if (idx.dim() != 2) detail::raise<ShapeError>("{}: wants idx of (B, T): shape {}", name, idx.shape());
+  const OpName op{name, caller};
+  if (idx.impl(op).layout.shape.size() != 2) detail::raise<ShapeError>(op, "wants idx of (B, T): shape {}", idx.shape());
   if (caches) {
-    detail::require_no_recording(name);
+    detail::require_no_recording(op);
     if (caches->empty()) caches->resize(h.size());
-    if (caches->size() != h.size())
-      detail::raise<ShapeError>("{}: wants a cache for each layer: {} caches, n_layer={}", name, caches->size(), h.size());
+    if (caches->size() != h.size()) detail::raise<ShapeError>(op, "wants a cache for each layer: {} caches, n_layer={}", caches->size(), h.size());
   }
   const Index T = idx.size(1), past = caches && !caches->empty() ? caches->front().length() : 0, block_size = wpe.weight.size(0);
   if (past + T > block_size)
-    detail::raise<ShapeError>("{}: more positions than block_size: T={}{}, block_size={}", name, T,
+    detail::raise<ShapeError>(op, "more positions than block_size: T={}{}, block_size={}", T,
                               past > 0 ? fmt::format(" after {} in the caches", past) : "", block_size);
   const Tensor tokens = wte(idx, caller);
   Tensor x = drop(tokens + Operand(slice(wpe.weight, 0, past, past + T, 1, caller), caller), caller);

@@ -16,9 +16,9 @@ namespace heed::detail {
 
 // Parameters: f32 leaves that require a gradient. ShapeError "op: ..." for negative or overflowing sizes.
 
-Tensor uniform_parameter(const char* op, const Dims& shape, double bound);
-Tensor normal_parameter(const char* op, const Dims& shape, double deviation = 1);
-Tensor constant_parameter(const char* op, const Dims& shape, double value);
+Tensor uniform_parameter(const OpName& op, const Dims& shape, double bound);
+Tensor normal_parameter(const OpName& op, const Dims& shape, double deviation = 1);
+Tensor constant_parameter(const OpName& op, const Dims& shape, double value);
 /// 1 / sqrt(n), and 0 for n = 0.
 double inverse_sqrt(Index n);
 

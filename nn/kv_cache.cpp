@@ -18,10 +18,10 @@ Dims without_rows(const Tensor& t) {
   return d;
 }
 
-void check_fits(const char* what, const Tensor& held, const Tensor& added) {
-  if (added.dtype() != held.dtype()) detail::raise<DTypeError>("{}: holds {} of {}, got {}", name, what, held.dtype(), added.dtype());
+void check_fits(const OpName& op, const char* what, const Tensor& held, const Tensor& added) {
+  if (added.dtype() != held.dtype()) detail::raise<DTypeError>(op, "holds {} of {}, got {}", what, held.dtype(), added.dtype());
   if (without_rows(added) != without_rows(held))
-    detail::raise<ShapeError>("{}: holds {} of shape (..., T, d) = {}, which {} does not continue", name, what, held.shape(), added.shape());
+    detail::raise<ShapeError>(op, "holds {} of shape (..., T, d) = {}, which {} does not continue", what, held.shape(), added.shape());
 }
 
 Tensor first_rows(const Tensor& buffer, Index count) { return slice(buffer, -2, 0, count); }
@@ -37,9 +37,9 @@ Tensor grown(const Tensor& held, const Tensor& like, Index count, Index capacity
 
 }  // namespace
 
-void detail::require_no_recording(const char* op) {
+void detail::require_no_recording(const OpName& op) {
   if (thread_state.grad_enabled)
-    raise<GradError>("{}: a cache works without recording only, since what it holds has no history: put a NoGrad guard before the call", op);
+    raise<GradError>(op, "a cache works without recording only, since what it holds has no history: put a NoGrad guard before the call");
 }
 
 namespace nn {
@@ -53,11 +53,12 @@ KVCache::KVCache(const KVCache& other) : length_(other.length_) {
 
 void KVCache::swap(KVCache& other) noexcept { std::swap(keys_, other.keys_), std::swap(values_, other.values_), std::swap(length_, other.length_); }
 
-std::pair<Tensor, Tensor> KVCache::append(const Tensor& new_keys, const Tensor& new_values) {
-  detail::require_no_recording(name);
-  if (new_keys.dim() < 2 || new_values.dim() < 2 || new_keys.size(-2) != new_values.size(-2))
-    detail::raise<ShapeError>("{}: wants keys (..., T, d_k) and as many values (..., T, d_v): {} and {}", name, new_keys.shape(), new_values.shape());
-  if (keys_.defined()) check_fits("keys", keys_, new_keys), check_fits("values", values_, new_values);
+std::pair<Tensor, Tensor> KVCache::append(const Tensor& new_keys, const Tensor& new_values, Caller caller) {
+  const OpName op{name, caller};
+  detail::require_no_recording(op);
+  if (new_keys.impl(op).layout.shape.size() < 2 || new_values.impl(op).layout.shape.size() < 2 || new_keys.size(-2) != new_values.size(-2))
+    detail::raise<ShapeError>(op, "wants keys (..., T, d_k) and as many values (..., T, d_v): {} and {}", new_keys.shape(), new_values.shape());
+  if (keys_.defined()) check_fits(op, "keys", keys_, new_keys), check_fits(op, "values", values_, new_values);
   const Index count = new_keys.size(-2), total = length_ + count;
   if (total > capacity() || !keys_.defined()) {
     const Index room = std::max({total, 2 * capacity(), Index{16}});

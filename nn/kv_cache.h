@@ -30,7 +30,7 @@ class KVCache {
   /// Adds keys (..., T, d_k) and values (..., T, d_v) and returns all of them, as views that stay valid until `truncate` or `clear`. Batch, heads and
   /// sizes are those of the first chunk (ShapeError), so is the dtype (DTypeError); GradError while ops are recorded. After an error nothing is
   /// changed.
-  std::pair<Tensor, Tensor> append(const Tensor& keys, const Tensor& values);
+  std::pair<Tensor, Tensor> append(const Tensor& keys, const Tensor& values, Caller = Caller::here());
   /// Forgets the positions from `length` on. IndexError unless 0 <= length <= length().
   void truncate(Index length);
   /// Forgets everything, the sizes too.
@@ -51,6 +51,6 @@ class KVCache {
 namespace heed::detail {
 
 /// GradError while ops are recorded: a cache would hand on values without their history.
-void require_no_recording(const char* op);
+void require_no_recording(const OpName& op);
 
 }  // namespace heed::detail

@@ -13,17 +13,17 @@
 namespace heed {
 namespace detail {
 
-Tensor uniform_parameter(const char* op, const Dims& shape, double bound) {
+Tensor uniform_parameter(const OpName& op, const Dims& shape, double bound) {
   checked_numel(op, shape, sizeof(float));
   return Tensor((2 * rand(shape) - 1) * bound).requires_grad_();
 }
 
-Tensor normal_parameter(const char* op, const Dims& shape, double deviation) {
+Tensor normal_parameter(const OpName& op, const Dims& shape, double deviation) {
   checked_numel(op, shape, sizeof(float));
   return Tensor(randn(shape) * deviation).requires_grad_();
 }
 
-Tensor constant_parameter(const char* op, const Dims& shape, double value) {
+Tensor constant_parameter(const OpName& op, const Dims& shape, double value) {
   checked_numel(op, shape, sizeof(float));
   return full(shape, value).requires_grad_();
 }
@@ -74,8 +74,9 @@ SingleHeadSelfAttention::SingleHeadSelfAttention(Index d_model, Index d_head, In
     : W_q(projection(init, {d_model, d_head})), W_k(projection(init, {d_model, d_head})), W_v(projection(init, {d_model, d_head})) {}
 
 Attention SingleHeadSelfAttention::attend(const Tensor& x, const AttentionOptions& options, Caller caller) const {
-  if (x.dim() < 2 || x.size(-1) != W_q.size(0))
-    detail::raise<ShapeError>("SingleHeadSelfAttention: wants x (..., T, d_model) with d_model={}: x {}", W_q.size(0), x.shape());
+  const OpName op{"SingleHeadSelfAttention", caller};
+  if (x.impl(op).layout.shape.size() < 2 || x.size(-1) != W_q.size(0))
+    detail::raise<ShapeError>(op, "wants x (..., T, d_model) with d_model={}: x {}", W_q.size(0), x.shape());
   return scaled_dot_product_attention(matmul(x, W_q, caller), matmul(x, W_k, caller), matmul(x, W_v, caller), options, caller);
 }
 

@@ -26,13 +26,13 @@ Tensor xavier(Index out, Index in) {
   return detail::uniform_parameter(name, shape, std::sqrt(6.0) * detail::inverse_sqrt(out + in));
 }
 
-void check_tensors(const Mask& mask) {
+void check_tensors(const OpName& op, const Mask& mask) {
   for (const auto* tensors : {&mask.keeps(), &mask.biases()})
     for (const Tensor& t : *tensors)
       if (t.dim() == 3 || t.dim() > 4)
         detail::raise<ShapeError>(
-            "{}: a mask {} of rank {}, where batch and heads could be confused: wants (Tq, Tk), or rank 4 such as (B, 1, Tq, Tk) or (1, H, Tq, Tk)",
-            name, t.shape(), t.dim());
+            op, "a mask {} of rank {}, where batch and heads could be confused: wants (Tq, Tk), or rank 4 such as (B, 1, Tq, Tk) or (1, H, Tq, Tk)",
+            t.shape(), t.dim());
 }
 
 /// The mask over scores (B, num_kv_heads, num_heads / num_kv_heads, Tq, Tk).
@@ -41,7 +41,8 @@ Mask grouped(const Mask& mask, Index kv_heads, Index queries_each, Caller caller
     if (t.dim() < 4) return t;
     Dims shape = t.shape();
     const bool of_heads = shape[1] == kv_heads * queries_each;
-    if (!of_heads && shape[1] != 1) detail::raise<ShapeError>("{}: the mask {} does not broadcast to {} heads", name, shape, kv_heads * queries_each);
+    if (!of_heads && shape[1] != 1)
+      detail::raise<ShapeError>(OpName(name, caller), "the mask {} does not broadcast to {} heads", shape, kv_heads * queries_each);
     shape[1] = of_heads ? kv_heads : 1;
     shape.insert(2, of_heads ? queries_each : 1);
     return reshape(t, shape, caller);
@@ -151,20 +152,22 @@ Attention MultiHeadAttention::attend_heads(const Heads& h, const AttentionOption
 
 Attention MultiHeadAttention::attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& given, KVCache* cache,
                                      Caller caller) const {
-  if (cache) detail::require_no_recording(name);
+  const OpName op{name, caller};
+  if (cache) detail::require_no_recording(op);
   const Index kdim = in_proj_weight.defined() ? embed_dim_ : k_proj_weight.size(1),
               vdim = in_proj_weight.defined() ? embed_dim_ : v_proj_weight.size(1);
+  for (const Tensor* t : {&q, &k, &v}) t->impl(op);
   const bool same_rank = q.dim() == k.dim() && k.dim() == v.dim() && (q.dim() == 2 || q.dim() == 3);
   if (!same_rank || q.size(-1) != embed_dim_ || k.size(-1) != kdim || v.size(-1) != vdim)
-    detail::raise<ShapeError>("{}: wants (B, T, size) or (T, size) with embed_dim={}, kdim={}, vdim={}: q {}, k {}, v {}", name, embed_dim_, kdim,
-                              vdim, q.shape(), k.shape(), v.shape());
+    detail::raise<ShapeError>(op, "wants (B, T, size) or (T, size) with embed_dim={}, kdim={}, vdim={}: q {}, k {}, v {}", embed_dim_, kdim, vdim,
+                              q.shape(), k.shape(), v.shape());
   if (k.size(-2) != v.size(-2) || (q.dim() == 3 && (q.size(0) != k.size(0) || k.size(0) != v.size(0))))
-    detail::raise<ShapeError>("{}: wants one batch, and as many keys as values: q {}, k {}, v {}", name, q.shape(), k.shape(), v.shape());
-  check_tensors(given.mask);
+    detail::raise<ShapeError>(op, "wants one batch, and as many keys as values: q {}, k {}, v {}", q.shape(), k.shape(), v.shape());
+  check_tensors(op, given.mask);
 
   AttentionOptions options = given;
   if (options.dropout_p == 0) options.dropout_p = dropout, options.training = training;
-  if (cache) options.mask = options.mask.at(cache->length());
+  if (cache) options.mask = options.mask.at(cache->length(), caller);
 
   const bool one = q.dim() == 2;
   const auto batched = [&](const Tensor& t) { return one ? unsqueeze(t, 0, caller) : t; };
@@ -177,7 +180,7 @@ Attention MultiHeadAttention::attend(const Tensor& q, const Tensor& k, const Ten
     heads.q = turn(heads.q, options.mask.offset().value_or(0)), heads.k = turn(heads.k, cache ? cache->length() : 0);
   }
   Undo undo(cache);
-  if (cache) std::tie(heads.k, heads.v) = cache->append(heads.k, heads.v);
+  if (cache) std::tie(heads.k, heads.v) = cache->append(heads.k, heads.v, caller);
   const Attention a = attend_heads(heads, options, caller);
   const Tensor joined = reshape(transpose(a.output, 1, 2, caller), {q3.size(0), q3.size(1), embed_dim_}, caller);
   Attention result{out_proj(joined, caller), a.weights};

@@ -28,9 +28,10 @@ Angles angles(Index T, Index count, Index d, double base, Index offset) {
 }  // namespace
 
 Tensor rotary(const Tensor& x, const RotaryOptions& options, Caller caller) {
-  if (!detail::is_float(x.dtype())) detail::raise<DTypeError>("rotary: wants f32 or f64, not {}", x.dtype());
-  if (x.dim() < 2 || x.size(-1) % 2 != 0) detail::raise<ShapeError>("rotary: wants (..., T, d) with an even d: shape {}", x.shape());
-  if (!(options.base > 0 && std::isfinite(options.base))) detail::raise<Error>("rotary: base is not positive: {}", options.base);
+  const OpName op{"rotary", caller};
+  if (!detail::is_float(x.impl(op).dtype)) detail::raise<DTypeError>(op, "wants f32 or f64, not {}", x.dtype());
+  if (x.dim() < 2 || x.size(-1) % 2 != 0) detail::raise<ShapeError>(op, "wants (..., T, d) with an even d: shape {}", x.shape());
+  if (!(options.base > 0 && std::isfinite(options.base))) detail::raise<Error>(op, "base is not positive: {}", options.base);
   const Index T = x.size(-2), d = x.size(-1), half = d / 2;
   if (d == 0) return x;
   const Angles a = angles(T, half, d, options.base, options.offset);

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "../autograd/mask.h"
+#include "kv_cache.h"
 #include "module.h"
 
 namespace heed::nn {
@@ -28,6 +30,8 @@ class Sequential {
   std::tuple<Layers...> layers;  ///< `std::get<0>(mlp.layers)`
 
  private:
+  static constexpr KVCache* no_cache = nullptr;
+
   template <std::size_t i, class X>
   auto run(const X& x, Caller caller) const {
     if constexpr (i == sizeof...(Layers)) {
@@ -36,6 +40,10 @@ class Sequential {
       const auto& layer = std::get<i>(layers);
       if constexpr (std::invocable<decltype(layer), const X&, Caller>)
         return run<i + 1>(layer(x, caller), caller);
+      else if constexpr (std::invocable<decltype(layer), const X&, KVCache*, Caller>)
+        return run<i + 1>(layer(x, no_cache, caller), caller);
+      else if constexpr (std::invocable<decltype(layer), const X&, const Mask&, KVCache*, Caller>)
+        return run<i + 1>(layer(x, Mask(), no_cache, caller), caller);
       else
         return run<i + 1>(layer(x), caller);
     }

@@ -4,7 +4,8 @@
 
 namespace heed {
 
-/// Every exception of heed. The text reads "op: rule broken: the values". A call that throws has changed nothing.
+/// Every exception of heed. The text reads "op: rule broken: the values", and for ops and layers, which know their caller, ends in
+/// " (called at FILE:LINE)": the line of the user's program. A call that throws has changed nothing.
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

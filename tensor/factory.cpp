@@ -11,32 +11,32 @@ namespace heed {
 namespace detail {
 
 template <class T>
-T as_element(const char* op, const Number& n) {
+T as_element(const OpName& op, const Number& n) {
   if constexpr (std::is_same_v<T, bool>) {
-    if (n.real != 0 && n.real != 1) raise<DTypeError>("{}: a boolean element is 0 or 1: {}", op, n.real);
+    if (n.real != 0 && n.real != 1) raise<DTypeError>(op, "a boolean element is 0 or 1: {}", n.real);
     return n.real != 0;
   } else if constexpr (std::is_same_v<T, Index>) {
     if (n.is_whole) return n.whole;
-    if (n.real != std::trunc(n.real)) raise<DTypeError>("{}: an i64 element is a whole number: {}", op, n.real);  // NaN too
-    if (!(n.real >= -0x1p63 && n.real < 0x1p63)) raise<DTypeError>("{}: out of the range of an i64 element: {}", op, n.real);
+    if (n.real != std::trunc(n.real)) raise<DTypeError>(op, "an i64 element is a whole number: {}", n.real);  // NaN too
+    if (!(n.real >= -0x1p63 && n.real < 0x1p63)) raise<DTypeError>(op, "out of the range of an i64 element: {}", n.real);
     return static_cast<Index>(n.real);
   } else {
     return n.is_whole ? static_cast<T>(n.whole) : static_cast<T>(n.real);
   }
 }
-template float as_element(const char*, const Number&);
-template double as_element(const char*, const Number&);
-template Index as_element(const char*, const Number&);
-template bool as_element(const char*, const Number&);
+template float as_element(const OpName&, const Number&);
+template double as_element(const OpName&, const Number&);
+template Index as_element(const OpName&, const Number&);
+template bool as_element(const OpName&, const Number&);
 
 namespace {
 
-Tensor allocate_checked(const char* op, const Dims& shape, DType dtype) {
+Tensor allocate_checked(const OpName& op, const Dims& shape, DType dtype) {
   checked_numel(op, shape, size_of(dtype));
-  return make_empty(shape, dtype);
+  return make_empty(shape, dtype, op);
 }
 
-Tensor full(const char* op, const Dims& shape, const Number& value, DType dtype) {
+Tensor full(const OpName& op, const Dims& shape, const Number& value, DType dtype) {
   return dispatch(dtype, [&]<class T>() {
     const T element = as_element<T>(op, value);
     Tensor out = allocate_checked(op, shape, dtype);

@@ -30,11 +30,11 @@ struct Number {
 /// The number as an element of a tensor of T: float, double, Index or bool. DTypeError naming `op` when T cannot hold it: a fraction or a
 /// number out of range for Index, anything but 0 and 1 for bool.
 template <class T>
-T as_element(const char* op, const Number&);
-extern template float as_element(const char*, const Number&);
-extern template double as_element(const char*, const Number&);
-extern template Index as_element(const char*, const Number&);
-extern template bool as_element(const char*, const Number&);
+T as_element(const OpName& op, const Number&);
+extern template float as_element(const OpName&, const Number&);
+extern template double as_element(const OpName&, const Number&);
+extern template Index as_element(const OpName&, const Number&);
+extern template bool as_element(const OpName&, const Number&);
 
 /// A number or braces around numbers or braces.
 class Nested {

@@ -14,18 +14,18 @@ namespace detail {
 
 Index numel(const Dims& shape) { return std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>()); }
 
-Index checked_numel(const char* op, const Dims& shape, std::size_t element_size) {
+Index checked_numel(const OpName& op, const Dims& shape, std::size_t element_size) {
   // A zero anywhere makes the tensor empty, however large the other sizes are, but strides must still be computable.
   Index nonzero = static_cast<Index>(element_size);
   bool is_empty = false, overflows = false;
   for (Index size : shape) {
-    if (size < 0) raise<ShapeError>("{}: a size is negative: {}", op, shape);
+    if (size < 0) raise<ShapeError>(op, "a size is negative: {}", shape);
     if (size == 0)
       is_empty = true;
     else
       overflows |= __builtin_mul_overflow(nonzero, size, &nonzero);
   }
-  if (overflows) raise<ShapeError>("{}: more elements than can be addressed: {}", op, shape);
+  if (overflows) raise<ShapeError>(op, "more elements than can be addressed: {}", shape);
   return is_empty ? 0 : nonzero / static_cast<Index>(element_size);
 }
 
@@ -63,13 +63,13 @@ bool overlaps_itself(const Layout& x) {
   return false;
 }
 
-std::size_t wrap_dim(const char* op, Index dim, const Dims& shape) {
+std::size_t wrap_dim(const OpName& op, Index dim, const Dims& shape) {
   const Index rank = std::max<Index>(static_cast<Index>(shape.size()), 1);
-  if (dim < -rank || dim >= rank) raise<ShapeError>("{}: dim {} is out of range [{}, {}] of shape {}", op, dim, -rank, rank - 1, shape);
+  if (dim < -rank || dim >= rank) raise<ShapeError>(op, "dim {} is out of range [{}, {}] of shape {}", dim, -rank, rank - 1, shape);
   return static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
 }
 
-Dims wrap_dims(const char* op, const Dims& dims, const Dims& shape) {
+Dims wrap_dims(const OpName& op, const Dims& dims, const Dims& shape) {
   Dims out;
   if (dims.empty()) {
     for (std::size_t i = 0; i < shape.size(); ++i) out.push_back(static_cast<Index>(i));
@@ -77,7 +77,7 @@ Dims wrap_dims(const char* op, const Dims& dims, const Dims& shape) {
   }
   for (Index dim : dims) {
     const Index wrapped = static_cast<Index>(wrap_dim(op, dim, shape));
-    if (out.contains(wrapped)) raise<ShapeError>("{}: dim {} is named twice in {}", op, dim, dims);
+    if (out.contains(wrapped)) raise<ShapeError>(op, "dim {} is named twice in {}", dim, dims);
     out.insert(static_cast<std::size_t>(std::lower_bound(out.begin(), out.end(), wrapped) - out.begin()), wrapped);
   }
   if (shape.empty()) out = {};  // the one dim that a 0-d tensor pretends to have
@@ -95,14 +95,14 @@ Dims reduced_shape(const Dims& shape, const Dims& dims, bool keepdim) {
   return out;
 }
 
-Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b) {
+Dims broadcast_shapes(const OpName& op, const Dims& a, const Dims& b) {
   const Dims& longer = a.size() >= b.size() ? a : b;
   const Dims& shorter = a.size() >= b.size() ? b : a;
   Dims out = longer;
   const std::size_t shift = longer.size() - shorter.size();
   for (std::size_t i = 0; i < shorter.size(); ++i) {
     const Index x = longer[shift + i], y = shorter[i];
-    if (x != y && x != 1 && y != 1) raise<ShapeError>("{}: shapes do not broadcast: {} and {}", op, a, b);
+    if (x != y && x != 1 && y != 1) raise<ShapeError>(op, "shapes do not broadcast: {} and {}", a, b);
     out[shift + i] = x == 1 ? y : x;
   }
   return out;
@@ -116,9 +116,9 @@ bool broadcasts_to(const Dims& from, const Dims& to) {
   return true;
 }
 
-Layout expand(const char* op, const Layout& x, const Dims& shape) {
+Layout expand(const OpName& op, const Layout& x, const Dims& shape) {
   Layout out{shape, Dims::filled(shape.size(), 0), x.offset};
-  if (shape.size() < x.shape.size()) raise<ShapeError>("{}: {} does not expand to {}", op, x.shape, shape);
+  if (shape.size() < x.shape.size()) raise<ShapeError>(op, "{} does not expand to {}", x.shape, shape);
   const std::size_t shift = shape.size() - x.shape.size();
   for (std::size_t i = 0; i < x.shape.size(); ++i) {
     Index& size = out.shape[shift + i];
@@ -126,14 +126,14 @@ Layout expand(const char* op, const Layout& x, const Dims& shape) {
     if (size == x.shape[i])
       out.strides[shift + i] = size == 1 ? 0 : x.strides[i];
     else if (x.shape[i] != 1 || size < 0)
-      raise<ShapeError>("{}: {} does not expand to {}", op, x.shape, shape);
+      raise<ShapeError>(op, "{} does not expand to {}", x.shape, shape);
   }
   for (std::size_t i = 0; i < shift; ++i)
-    if (shape[i] < 0) raise<ShapeError>("{}: {} does not expand to {}: a new dim needs a size", op, x.shape, shape);
+    if (shape[i] < 0) raise<ShapeError>(op, "{} does not expand to {}: a new dim needs a size", x.shape, shape);
   return out;
 }
 
-Dims infer_shape(const char* op, const Dims& shape, Index numel) {
+Dims infer_shape(const OpName& op, const Dims& shape, Index numel) {
   Dims out = shape;
   std::optional<std::size_t> open;
   Index known = 1;
@@ -142,18 +142,18 @@ Dims infer_shape(const char* op, const Dims& shape, Index numel) {
     if (size == -1 && !open)
       open = i;
     else if (size < 0)
-      raise<ShapeError>("{}: {} elements do not fit shape {}: at most one size may be -1", op, numel, shape);
+      raise<ShapeError>(op, "{} elements do not fit shape {}: at most one size may be -1", numel, shape);
     else if (size != 0 && known > std::numeric_limits<Index>::max() / size)
-      raise<ShapeError>("{}: {} elements do not fit shape {}", op, numel, shape);
+      raise<ShapeError>(op, "{} elements do not fit shape {}", numel, shape);
     else
       known *= size;
   }
   if (open) {
-    if (known == 0) raise<ShapeError>("{}: {} elements do not fit shape {}: with a size of 0, -1 could be anything", op, numel, shape);
-    if (numel % known != 0) raise<ShapeError>("{}: {} elements do not fit shape {}", op, numel, shape);
+    if (known == 0) raise<ShapeError>(op, "{} elements do not fit shape {}: with a size of 0, -1 could be anything", numel, shape);
+    if (numel % known != 0) raise<ShapeError>(op, "{} elements do not fit shape {}", numel, shape);
     out[*open] = numel / known;
   } else if (known != numel) {
-    raise<ShapeError>("{}: {} elements do not fit shape {}", op, numel, shape);
+    raise<ShapeError>(op, "{} elements do not fit shape {}", numel, shape);
   }
   return out;
 }
@@ -178,16 +178,16 @@ std::optional<Layout> reshape(const Layout& x, const Dims& shape) {
   return out;  // new dims left over have size 1, where the stride does not matter
 }
 
-Layout permute(const char* op, const Layout& x, const Dims& order) {
+Layout permute(const OpName& op, const Layout& x, const Dims& order) {
   Layout out{{}, {}, x.offset};
   Dims seen;
   for (Index dim : order) {
     const std::size_t d = wrap_dim(op, dim, x.shape);
-    if (seen.contains(static_cast<Index>(d))) raise<ShapeError>("{}: dim {} is named twice in {}", op, dim, order);
+    if (seen.contains(static_cast<Index>(d))) raise<ShapeError>(op, "dim {} is named twice in {}", dim, order);
     seen.push_back(static_cast<Index>(d));
     if (d < x.shape.size()) out.shape.push_back(x.shape[d]), out.strides.push_back(x.strides[d]);
   }
-  if (out.shape.size() != x.shape.size()) raise<ShapeError>("{}: {} does not name every dim of shape {}", op, order, x.shape);
+  if (out.shape.size() != x.shape.size()) raise<ShapeError>(op, "{} does not name every dim of shape {}", order, x.shape);
   return out;
 }
 
@@ -212,9 +212,9 @@ Layout unsqueeze(const Layout& x, std::size_t at) {
   return out;
 }
 
-Layout slice(const char* op, const Layout& x, std::size_t dim, Index start, Index end, Index step) {
-  if (step <= 0) raise<ShapeError>("{}: step {} is not positive", op, step);
-  if (x.shape.empty()) raise<ShapeError>("{}: a 0-d tensor has no dim to slice", op);
+Layout slice(const OpName& op, const Layout& x, std::size_t dim, Index start, Index end, Index step) {
+  if (step <= 0) raise<ShapeError>(op, "step {} is not positive", step);
+  if (x.shape.empty()) raise<ShapeError>(op, "a 0-d tensor has no dim to slice");
   Layout out = x;
   const Index size = x.shape[dim];
   const auto clamp = [size](Index i) { return std::clamp<Index>(i < 0 ? i + size : i, 0, size); };
@@ -225,10 +225,10 @@ Layout slice(const char* op, const Layout& x, std::size_t dim, Index start, Inde
   return out;
 }
 
-Layout select(const char* op, const Layout& x, std::size_t dim, Index i) {
-  if (x.shape.empty()) raise<IndexError>("{}: a 0-d tensor has no element {}", op, i);
+Layout select(const OpName& op, const Layout& x, std::size_t dim, Index i) {
+  if (x.shape.empty()) raise<IndexError>(op, "a 0-d tensor has no element {}", i);
   const Index size = x.shape[dim];
-  if (i < -size || i >= size) raise<IndexError>("{}: index {} is out of range for dim {} of shape {}", op, i, dim, x.shape);
+  if (i < -size || i >= size) raise<IndexError>(op, "index {} is out of range for dim {} of shape {}", i, dim, x.shape);
   Layout out = squeeze(x, dim);
   out.offset += (i < 0 ? i + size : i) * x.strides[dim];
   return out;

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "caller.h"
 #include "dtype.h"
 
 namespace heed {
@@ -93,11 +94,11 @@ struct Layout {
   Index offset = 0;
 };
 
-// Pure functions: no data, no tensors. `op` is the name that stands first in an error text.
+// Pure functions: no data, no tensors. `op` is what an error text begins and ends with.
 
 Index numel(const Dims& shape);
 /// As numel, for sizes from outside: ShapeError when one is negative or the byte count overflows.
-Index checked_numel(const char* op, const Dims& shape, std::size_t element_size);
+Index checked_numel(const OpName& op, const Dims& shape, std::size_t element_size);
 Dims row_major_strides(const Dims& shape);
 /// Row-major without gaps; strides of size-1 dims do not matter, and an empty layout is contiguous.
 bool is_contiguous(const Layout&);
@@ -106,30 +107,30 @@ bool overlaps_itself(const Layout&);
 
 /// `dim` counted from the end when negative. ShapeError "op: dim 2 is out of range [-2, 1] of shape (3, 4)".
 /// A shape () takes 0 and -1.
-std::size_t wrap_dim(const char* op, Index dim, const Dims& shape);
+std::size_t wrap_dim(const OpName& op, Index dim, const Dims& shape);
 /// Each dim wrapped, sorted, without repeats (ShapeError otherwise); an empty list means all dims.
-Dims wrap_dims(const char* op, const Dims& dims, const Dims& shape);
+Dims wrap_dims(const OpName& op, const Dims& dims, const Dims& shape);
 /// The shape after summing over `dims` (from wrap_dims).
 Dims reduced_shape(const Dims& shape, const Dims& dims, bool keepdim);
 
 /// NumPy's rule: aligned right, sizes equal or 1. ShapeError names both shapes.
-Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b);
+Dims broadcast_shapes(const OpName& op, const Dims& a, const Dims& b);
 bool broadcasts_to(const Dims& from, const Dims& to);
 /// The layout seen as `shape` by repeating size-1 and missing dims with stride 0. -1 keeps a size.
-Layout expand(const char* op, const Layout&, const Dims& shape);
+Layout expand(const OpName& op, const Layout&, const Dims& shape);
 
 /// Puts a number where `shape` has one -1. ShapeError quotes the element count and the shape as asked for.
-Dims infer_shape(const char* op, const Dims& shape, Index numel);
+Dims infer_shape(const OpName& op, const Dims& shape, Index numel);
 /// The layout seen under another shape of equal numel, or nothing where only a copy can do that.
 std::optional<Layout> reshape(const Layout&, const Dims& shape);
-Layout permute(const char* op, const Layout&, const Dims& order);
+Layout permute(const OpName& op, const Layout&, const Dims& order);
 Layout transpose(const Layout&, std::size_t a, std::size_t b);
 Layout squeeze(const Layout&, std::size_t dim);
 Layout unsqueeze(const Layout&, std::size_t at);
 /// Python's slice rules: negative counts from the end, out of range is clamped, step > 0.
-Layout slice(const char* op, const Layout&, std::size_t dim, Index start, Index end, Index step);
+Layout slice(const OpName& op, const Layout&, std::size_t dim, Index start, Index end, Index step);
 /// IndexError when `i` is out of range; negative counts from the end.
-Layout select(const char* op, const Layout&, std::size_t dim, Index i);
+Layout select(const OpName& op, const Layout&, std::size_t dim, Index i);
 
 /// Joins neighboring dims that all layouts walk in one stride and drops size-1 dims; all have the same shape.
 /// What is left has rank >= 1. Kernels loop over the result.

@@ -62,10 +62,10 @@ std::uint64_t multiply_high(std::uint64_t a, std::uint64_t b) {
   return a1 * b1 + (middle >> 32) + (((middle & 0xffffffff) + a0 * b1) >> 32);
 }
 
-Tensor allocate_random(const char* op, const Dims& shape, DType dtype) {
-  if (!is_float(dtype)) raise<DTypeError>("{}: takes f32 or f64: {}", op, dtype);
+Tensor allocate_random(const OpName& op, const Dims& shape, DType dtype) {
+  if (!is_float(dtype)) raise<DTypeError>(op, "takes f32 or f64: {}", dtype);
   checked_numel(op, shape, size_of(dtype));
-  return make_empty(shape, dtype);
+  return make_empty(shape, dtype, op);
 }
 
 }  // namespace

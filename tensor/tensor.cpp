@@ -42,14 +42,14 @@ Tensor make_tensor(DType dtype, const Layout& layout, Ref<Storage> storage) {
   return Tensor(Ref<TensorImpl>::adopt(new (allocate(sizeof(TensorImpl))) TensorImpl(dtype, layout, std::move(storage))));
 }
 
-Tensor make_empty(const Dims& shape, DType dtype) {
+Tensor make_empty(const Dims& shape, DType dtype, const OpName& op) {
   const Index count = numel(shape);
   const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
   Ref<Storage> storage;
   try {
     storage = Storage::make(bytes);
   } catch (const std::bad_alloc&) {
-    raise<Error>("no memory for {} bytes: shape {}", bytes, shape);
+    raise<Error>(op, "no memory for {} bytes: shape {}", bytes, shape);
   }
   return Tensor(Ref<TensorImpl>::adopt(new (allocate(sizeof(TensorImpl))) TensorImpl(dtype, shape, count, std::move(storage))));
 }
@@ -66,8 +66,10 @@ Tensor contiguous_data(const Tensor& x) {
   return out;
 }
 
-void wrong_data_type(const char* op, DType have, DType asked) { raise<DTypeError>("{}: the tensor is {}, asked for as {}", op, have, asked); }
-void use_of_undefined(const char* op) { raise<Error>("{}: the tensor is undefined", op); }
+void wrong_data_type(const OpName& op, DType have, DType asked) { raise<DTypeError>(op, "the tensor is {}, asked for as {}", have, asked); }
+void use_of_undefined(const OpName& op) {
+  raise<Error>(op, "an undefined tensor: one that was never given a value, or the .grad() of one that no backward has reached");
+}
 
 }  // namespace detail
 

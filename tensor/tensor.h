@@ -36,14 +36,14 @@ struct TensorImpl {
 
 /// A fresh tensor over given storage, without gradient data.
 Tensor make_tensor(DType, const Layout&, Ref<Storage>);
-/// Uninitialized and row-major; the shape has been checked.
-Tensor make_empty(const Dims& shape, DType);
+/// Uninitialized and row-major; the shape has been checked. Error naming `op` where there is not so much memory.
+Tensor make_empty(const Dims& shape, DType, const OpName& op = "tensor");
 /// Another view of the same storage, without gradient data.
 Tensor make_view(const Tensor&, const Layout&);
 /// Row-major copy of the elements, without gradient data; the tensor itself when it is row-major already.
 Tensor contiguous_data(const Tensor&);
-[[noreturn]] void wrong_data_type(const char* op, DType have, DType asked);
-[[noreturn]] void use_of_undefined(const char* op);
+[[noreturn]] void wrong_data_type(const OpName&, DType have, DType asked);
+[[noreturn]] void use_of_undefined(const OpName&);
 
 }  // namespace detail
 
@@ -147,6 +147,11 @@ class Tensor {
   // For the library's own folders.
 
   /// The target of the handle; Error naming `op` when undefined.
+  detail::TensorImpl& impl(const OpName& op) const {
+    if (!impl_) detail::use_of_undefined(op);
+    return *impl_;
+  }
+  /// As above for those who have no caller: costs nothing while all is well.
   detail::TensorImpl& impl(const char* op) const {
     if (!impl_) detail::use_of_undefined(op);
     return *impl_;

@@ -7,39 +7,35 @@ using kernels::Binary;
 
 namespace {
 
-Tensor add(const Tensor& a, const Tensor& b, Caller caller) {
-  return record({"add", caller}, binary_forward("add", Binary::add, a, b), a, b, [](const BackwardContext&, const Tensor& dy) -> Grads {
-    return {dy, dy};
-  });
+Tensor add(const OpName& op, const Tensor& a, const Tensor& b) {
+  return record(op, binary_forward(op, Binary::add, a, b), a, b, [](const BackwardContext&, const Tensor& dy) -> Grads { return {dy, dy}; });
 }
 
-Tensor sub(const Tensor& a, const Tensor& b, Caller caller) {
-  return record({"sub", caller}, binary_forward("sub", Binary::sub, a, b), a, b, [](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+Tensor sub(const OpName& op, const Tensor& a, const Tensor& b) {
+  return record(op, binary_forward(op, Binary::sub, a, b), a, b, [](const BackwardContext& ctx, const Tensor& dy) -> Grads {
     return {dy, ctx.needs(1) ? -dy : Tensor()};
   });
 }
 
 // da = b dy, db = a dy
-Tensor mul(const Tensor& a, const Tensor& b, Caller caller) {
-  return record({"mul", caller}, binary_forward("mul", Binary::mul, a, b), a, b,
-                [a = saved(a), b = saved(b)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
-                  return {ctx.needs(0) ? dy * b.get() : Tensor(), ctx.needs(1) ? dy * a.get() : Tensor()};
-                });
+Tensor mul(const OpName& op, const Tensor& a, const Tensor& b) {
+  return record(op, binary_forward(op, Binary::mul, a, b), a, b, [a = saved(a), b = saved(b)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+    return {ctx.needs(0) ? dy * b.get() : Tensor(), ctx.needs(1) ? dy * a.get() : Tensor()};
+  });
 }
 
 // da = dy / b, db = -a dy / b^2
-Tensor div(const Tensor& a, const Tensor& b, Caller caller) {
-  return record({"div", caller}, binary_forward("div", Binary::div, a, b), a, b,
-                [a = saved(a), b = saved(b)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
-                  const Tensor da = dy / b.get();
-                  return {da, ctx.needs(1) ? -(da * (a.get() / b.get())) : Tensor()};
-                });
+Tensor div(const OpName& op, const Tensor& a, const Tensor& b) {
+  return record(op, binary_forward(op, Binary::div, a, b), a, b, [a = saved(a), b = saved(b)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+    const Tensor da = dy / b.get();
+    return {da, ctx.needs(1) ? -(da * (a.get() / b.get())) : Tensor()};
+  });
 }
 
 // da = b a^(b-1) dy, db = a^b log(a) dy
-Tensor power(const Tensor& a, const Tensor& b, Caller caller) {
-  Tensor y = binary_forward("pow", Binary::pow, a, b);
-  return record({"pow", caller}, y, a, b, [a = saved(a), b = saved(b), y = saved(y)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+Tensor power(const OpName& op, const Tensor& a, const Tensor& b) {
+  Tensor y = binary_forward(op, Binary::pow, a, b);
+  return record(op, y, a, b, [a = saved(a), b = saved(b), y = saved(y)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
     const Tensor base = a.get(), exponent = b.get();
     Tensor da, db;
     // b = 0 makes a constant, also at a = 0 where a^(b-1) is infinite.
@@ -53,44 +49,54 @@ Tensor power(const Tensor& a, const Tensor& b, Caller caller) {
 /// Which share of the gradient goes to the first operand: 1 where it wins, half at a tie.
 Tensor share_of_first(const Tensor& wins, const Tensor& ties, DType dtype) { return wins.to(dtype) + ties.to(dtype) * 0.5; }
 
-Tensor larger(const Tensor& a, const Tensor& b, Caller caller) {
-  return record({"maximum", caller}, binary_forward("maximum", Binary::maximum, a, b), a, b,
+Tensor larger(const OpName& op, const Tensor& a, const Tensor& b) {
+  return record(op, binary_forward(op, Binary::maximum, a, b), a, b,
                 [a = saved(a), b = saved(b)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
                   const Tensor da = dy * share_of_first(gt(a.get(), b.get()), eq(a.get(), b.get()), dy.dtype());
                   return {da, ctx.needs(1) ? dy - da : Tensor()};
                 });
 }
 
-Tensor smaller(const Tensor& a, const Tensor& b, Caller caller) {
-  return record({"minimum", caller}, binary_forward("minimum", Binary::minimum, a, b), a, b,
+Tensor smaller(const OpName& op, const Tensor& a, const Tensor& b) {
+  return record(op, binary_forward(op, Binary::minimum, a, b), a, b,
                 [a = saved(a), b = saved(b)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
                   const Tensor da = dy * share_of_first(lt(a.get(), b.get()), eq(a.get(), b.get()), dy.dtype());
                   return {da, ctx.needs(1) ? dy - da : Tensor()};
                 });
 }
 
-/// A number as left operand: as a tensor without dims beside `b`.
-Tensor beside(const char* op, const LeftNumber& a, const Tensor& b) { return detail::as_tensor(op, a.number, b.impl(op).dtype); }
+using Rule = Tensor (*)(const OpName&, const Tensor&, const Tensor&);
+
+// A number becomes a tensor without dims of the other's dtype.
+Tensor apply(const char* name, Rule f, const Tensor& a, const Operand& b) {
+  const OpName op{name, b.caller};
+  return f(op, a, b.beside(op, a.impl(op).dtype));
+}
+Tensor apply(const char* name, Rule f, const LeftNumber& a, const Tensor& b) {
+  const OpName op{name, a.caller};
+  return f(op, detail::as_tensor(op, a.number, b.impl(op).dtype), b);
+}
 
 }  // namespace
 
-Tensor operator+(const Tensor& a, const Operand& b) { return add(a, b.beside("add", a.impl("add").dtype), b.caller); }
-Tensor operator-(const Tensor& a, const Operand& b) { return sub(a, b.beside("sub", a.impl("sub").dtype), b.caller); }
-Tensor operator*(const Tensor& a, const Operand& b) { return mul(a, b.beside("mul", a.impl("mul").dtype), b.caller); }
-Tensor operator/(const Tensor& a, const Operand& b) { return div(a, b.beside("div", a.impl("div").dtype), b.caller); }
-Tensor operator+(const LeftNumber& a, const Tensor& b) { return add(beside("add", a, b), b, a.caller); }
-Tensor operator-(const LeftNumber& a, const Tensor& b) { return sub(beside("sub", a, b), b, a.caller); }
-Tensor operator*(const LeftNumber& a, const Tensor& b) { return mul(beside("mul", a, b), b, a.caller); }
-Tensor operator/(const LeftNumber& a, const Tensor& b) { return div(beside("div", a, b), b, a.caller); }
+Tensor operator+(const Tensor& a, const Operand& b) { return apply("add", add, a, b); }
+Tensor operator-(const Tensor& a, const Operand& b) { return apply("sub", sub, a, b); }
+Tensor operator*(const Tensor& a, const Operand& b) { return apply("mul", mul, a, b); }
+Tensor operator/(const Tensor& a, const Operand& b) { return apply("div", div, a, b); }
+Tensor operator+(const LeftNumber& a, const Tensor& b) { return apply("add", add, a, b); }
+Tensor operator-(const LeftNumber& a, const Tensor& b) { return apply("sub", sub, a, b); }
+Tensor operator*(const LeftNumber& a, const Tensor& b) { return apply("mul", mul, a, b); }
+Tensor operator/(const LeftNumber& a, const Tensor& b) { return apply("div", div, a, b); }
 
 Tensor operator-(const Located& x) {
-  return record({"neg", x.caller}, detail::unary_forward("neg", kernels::Unary::neg, x.tensor), x.tensor,
+  const OpName op{"neg", x.caller};
+  return record(op, detail::unary_forward(op, kernels::Unary::neg, x.tensor), x.tensor,
                 [](const BackwardContext&, const Tensor& dy) -> Grads { return {-dy}; });
 }
 
-Tensor pow(const Tensor& a, const Operand& b) { return power(a, b.beside("pow", a.impl("pow").dtype), b.caller); }
-Tensor pow(const LeftNumber& a, const Tensor& b) { return power(beside("pow", a, b), b, a.caller); }
-Tensor maximum(const Tensor& a, const Operand& b) { return larger(a, b.beside("maximum", a.impl("maximum").dtype), b.caller); }
-Tensor minimum(const Tensor& a, const Operand& b) { return smaller(a, b.beside("minimum", a.impl("minimum").dtype), b.caller); }
+Tensor pow(const Tensor& a, const Operand& b) { return apply("pow", power, a, b); }
+Tensor pow(const LeftNumber& a, const Tensor& b) { return apply("pow", power, a, b); }
+Tensor maximum(const Tensor& a, const Operand& b) { return apply("maximum", larger, a, b); }
+Tensor minimum(const Tensor& a, const Operand& b) { return apply("minimum", smaller, a, b); }
 
 }  // namespace heed

@@ -10,8 +10,6 @@
 namespace heed {
 namespace {
 
-using detail::attention_name;
-
 Dims batch_of(const Tensor& t) {
   Dims d = t.shape();
   d.pop_back(), d.pop_back();
@@ -20,25 +18,24 @@ Dims batch_of(const Tensor& t) {
 
 /// Checks everything before anything is computed.
 detail::AttentionCall checked(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Caller caller) {
-  detail::require_float(attention_name, q);
-  for (const Tensor* t : {&k, &v}) detail::require_same_dtype(attention_name, q, *t);
+  const OpName op{"scaled_dot_product_attention", caller};
+  detail::require_float(op, q);
+  for (const Tensor* t : {&k, &v}) detail::require_same_dtype(op, q, *t);
   if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
-    detail::raise<ShapeError>("{}: wants (..., T, d): Q {}, K {}, V {}", attention_name, q.shape(), k.shape(), v.shape());
-  if (q.size(-1) != k.size(-1))
-    detail::raise<ShapeError>("{}: query and key sizes differ: Q d_k={}, K d_k={}", attention_name, q.size(-1), k.size(-1));
-  if (k.size(-2) != v.size(-2))
-    detail::raise<ShapeError>("{}: keys and values differ in number: K Tk={}, V Tk={}", attention_name, k.size(-2), v.size(-2));
-  if (!(options.dropout_p >= 0 && options.dropout_p <= 1))
-    detail::raise<Error>("{}: dropout_p is not in [0, 1]: {}", attention_name, options.dropout_p);
-  Dims scores = detail::broadcast_shapes(attention_name, batch_of(q), batch_of(k));
-  detail::broadcast_shapes(attention_name, scores, batch_of(v));
+    detail::raise<ShapeError>(op, "wants (..., T, d): Q {}, K {}, V {}", q.shape(), k.shape(), v.shape());
+  if (q.size(-1) != k.size(-1)) detail::raise<ShapeError>(op, "query and key sizes differ: Q d_k={}, K d_k={}", q.size(-1), k.size(-1));
+  if (k.size(-2) != v.size(-2)) detail::raise<ShapeError>(op, "keys and values differ in number: K Tk={}, V Tk={}", k.size(-2), v.size(-2));
+  if (!(options.dropout_p >= 0 && options.dropout_p <= 1)) detail::raise<Error>(op, "dropout_p is not in [0, 1]: {}", options.dropout_p);
+  Dims scores = detail::broadcast_shapes(op, batch_of(q), batch_of(k));
+  detail::broadcast_shapes(op, scores, batch_of(v));
   scores.push_back(q.size(-2)), scores.push_back(k.size(-2));
-  detail::check_mask(attention_name, options.mask, scores);
+  detail::check_mask(op, options.mask, scores);
   for (const Tensor& bias : options.mask.biases())
     if (bias.dtype() != q.dtype())
-      detail::raise<DTypeError>("{}: dtypes differ: the bias is {}, the scores {}", attention_name, bias.dtype(), q.dtype());
+      detail::raise<DTypeError>(op, "dtypes differ: the bias is {}, the scores {}; convert the bias with .to({})", bias.dtype(), q.dtype(),
+                                q.dtype());
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<Index>(q.size(-1), 1))));
-  return {q, k, v, options, scale, scores, caller};
+  return {op, q, k, v, options, scale, scores};
 }
 
 struct Choice {
@@ -54,8 +51,8 @@ Choice choose(const AttentionOptions& options) {
 }  // namespace
 
 Attention detail::composed_attention(const AttentionCall& call) {
-  const DenseMask mask = dense_mask(attention_name, call.options.mask, call.scores, call.q.dtype(), call.caller);
-  const Caller caller = call.caller;
+  const DenseMask mask = dense_mask(call.op, call.options.mask, call.scores, call.q.dtype());
+  const Caller caller = call.op.caller;
   Tensor scores = matmul(call.q * Operand(call.scale, caller), transpose(call.k, -2, -1, caller), caller);
   if (mask.added.defined()) scores = scores + Operand(mask.added, caller);
   if (mask.allowed.defined()) scores = masked_fill(scores, !Located(mask.allowed, caller), Operand(-std::numeric_limits<double>::infinity(), caller));
@@ -63,7 +60,7 @@ Attention detail::composed_attention(const AttentionCall& call) {
   Tensor kept = weights;
   if (call.options.training && call.options.dropout_p > 0) {
     // Every output drops weights of its own, also where only v makes the batch longer.
-    Dims wide = broadcast_shapes(attention_name, batch_of(weights), batch_of(call.v));
+    Dims wide = broadcast_shapes(call.op, batch_of(weights), batch_of(call.v));
     wide.push_back(weights.size(-2)), wide.push_back(weights.size(-1));
     kept = dropout(expand(weights, wide, caller), call.options.dropout_p, true, caller);
   }

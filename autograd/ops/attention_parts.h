@@ -7,15 +7,13 @@
 
 namespace heed::detail {
 
-inline constexpr const char* attention_name = "scaled_dot_product_attention";
-
 /// A call whose arguments have been checked.
 struct AttentionCall {
+  OpName op;
   const Tensor &q, &k, &v;
   const AttentionOptions& options;
   double scale;
   Dims scores;  ///< (..., Tq, Tk), the batch dims of q and k
-  Caller caller;
 };
 
 Attention composed_attention(const AttentionCall&);

@@ -26,7 +26,7 @@ Tensor dense_rows(const Tensor& t) { return t.size(-1) <= 1 || t.strides().back(
 
 /// Where the matrices of `t`, broadcast over the batch, begin.
 std::vector<Index> offsets(const Tensor& t, const Dims& batch) {
-  const Layout wide = expand(attention_name, t.ref()->layout, with_matrix(batch, t.size(-2), t.size(-1)));
+  const Layout wide = expand("attention", t.ref()->layout, with_matrix(batch, t.size(-2), t.size(-1)));
   std::vector<Index> out;
   const Index count = numel(batch);
   out.reserve(static_cast<std::size_t>(count));
@@ -41,8 +41,8 @@ std::vector<Index> offsets(const Tensor& t, const Dims& batch) {
 
 /// Uninitialized, its dims in memory in the order of those of `like`, rows dense: heads that were split from one row are beside each other again, and
 /// joining them copies nothing.
-Tensor empty_in_order_of(const Tensor& like, const Dims& shape) {
-  const Tensor row_major = make_empty(shape, like.dtype());
+Tensor empty_in_order_of(const Tensor& like, const Dims& shape, const OpName& op) {
+  const Tensor row_major = make_empty(shape, like.dtype(), op);
   if (like.is_contiguous() || like.shape().size() != shape.size()) return row_major;
   std::vector<std::size_t> order;  // of all dims but the last, from the outermost inwards
   for (std::size_t d = 0; d + 1 < shape.size(); ++d) {
@@ -181,14 +181,14 @@ Mask positions_of(const Mask& mask) {
 
 // P = softmax(scale q k^T + mask), dS = P (dP - rowsum(P dP)): dq = scale dS k, dk = scale dS^T q, dbias = dS
 Tensor weights_op(const AttentionCall& call, const Problem& p, const Tensor& keep, const Tensor& bias, const Tensor& row_max, const Tensor& row_sum) {
-  Tensor weights = make_empty(with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk), call.q.dtype());
+  Tensor weights = make_empty(with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk), call.q.dtype(), call.op);
   dispatch_float(call.q.dtype(), [&]<class T>() {
     const Problem::Arguments<T> a(p, call.q, call.k, {}, keep, bias);
     kernels::attention_weights<T>(p.sizes, a.q.read(), a.k.read(), static_cast<T>(p.scale), a.mask, {row_max.data<T>(), row_sum.data<T>()},
                                   weights.mutable_data<T>());
   });
   return record(
-      {"attention_weights", call.caller}, weights, call.q, call.k, bias,
+      {"attention_weights", call.op.caller}, weights, call.q, call.k, bias,
       [q = saved(call.q), k = saved(call.k), weights = saved(weights), scale = p.scale](const BackwardContext& ctx, const Tensor& dy) -> Grads {
         const Tensor P = weights.get(), dS = P * (dy - sum(P * dy, -1, true));
         return {ctx.needs(0) ? matmul(dS, k.get()) * scale : Tensor(), ctx.needs(1) ? matmul(transpose(dS, -2, -1), q.get()) * scale : Tensor(), dS};
@@ -202,7 +202,7 @@ struct Kept {
 
 Grads gradients(const BackwardContext& ctx, const Problem& p, const Kept& x, const Tensor& dy) {
   const auto gradient = [&](std::size_t i, const Tensor& of, Index rows) {
-    return ctx.needs(i) ? empty_in_order_of(of, with_matrix(p.batch, rows, of.size(-1))) : Tensor();
+    return ctx.needs(i) ? empty_in_order_of(of, with_matrix(p.batch, rows, of.size(-1)), "attention") : Tensor();
   };
   const Tensor dq = gradient(0, x.q, p.sizes.Tq), dk = gradient(1, x.k, p.sizes.Tk), dv = gradient(2, x.v, p.sizes.Tk);
   Tensor dbias = ctx.needs(3) ? make_empty(with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk), dy.dtype()) : Tensor();
@@ -221,17 +221,18 @@ Grads gradients(const BackwardContext& ctx, const Problem& p, const Kept& x, con
 
 Attention tiled_attention(const AttentionCall& call) {
   const DType dtype = call.q.dtype();
-  const Dims batch = broadcast_shapes(attention_name, leading(call.scores), leading(call.v.shape()));
+  const Dims batch = broadcast_shapes(call.op, leading(call.scores), leading(call.v.shape()));
   Problem p = problem_of(call, batch);
   if (call.options.training && call.options.dropout_p > 0) {
     const double drop = call.options.dropout_p;
     const RngState from = drop == 1 ? RngState{} : reserve_random(static_cast<std::uint64_t>(numel(batch) * p.sizes.Tq * p.sizes.Tk));
     p.dropout = {drop, from.seed, from.offset};
   }
-  const Tensor keep = all_of(call.options.mask.keeps(), call.caller), bias = sum_of(call.options.mask.biases(), call.caller);
+  const Caller caller = call.op.caller;
+  const Tensor keep = all_of(call.options.mask.keeps(), caller), bias = sum_of(call.options.mask.biases(), caller);
 
-  Tensor output = empty_in_order_of(call.q, with_matrix(batch, p.sizes.Tq, p.sizes.d_v));
-  Tensor row_max = make_empty({p.sizes.batch, p.sizes.Tq}, dtype), row_sum = make_empty({p.sizes.batch, p.sizes.Tq}, dtype);
+  Tensor output = empty_in_order_of(call.q, with_matrix(batch, p.sizes.Tq, p.sizes.d_v), call.op);
+  Tensor row_max = make_empty({p.sizes.batch, p.sizes.Tq}, dtype, call.op), row_sum = make_empty({p.sizes.batch, p.sizes.Tq}, dtype, call.op);
   dispatch_float(dtype, [&]<class T>() {
     const Problem::Arguments<T> a(p, call.q, call.k, call.v, keep, bias);
     Rows<T> out(output, batch);
@@ -246,7 +247,7 @@ Attention tiled_attention(const AttentionCall& call) {
     result.weights = same_batch ? weights_op(call, p, keep, bias, row_max, row_sum) : composed_attention(call).weights;
   }
   result.output = record(
-      {"attention", call.caller}, output, call.q, call.k, call.v, bias,
+      {"attention", call.op.caller}, output, call.q, call.k, call.v, bias,
       [q = saved(call.q), k = saved(call.k), v = saved(call.v), bias = saved(bias), keep = saved(keep), out = saved(output), row_max = saved(row_max),
        row_sum = saved(row_sum), p, positions = positions_of(call.options.mask),
        scores = call.scores](const BackwardContext& ctx, const Tensor& dy) -> Grads {
@@ -255,7 +256,7 @@ Attention tiled_attention(const AttentionCall& call) {
         return differentiate_twin(ctx, {q.get(), k.get(), v.get(), bias.get()}, dy, [&](const std::vector<Tensor>& in) {
           AttentionOptions options;
           options.mask = rebuilt(positions, keep.get(), in[3]);
-          const Tensor weights = composed_attention({in[0], in[1], in[2], options, p.scale, scores, {}}).weights;
+          const Tensor weights = composed_attention({"attention", in[0], in[1], in[2], options, p.scale, scores}).weights;
           const bool drops = p.dropout.p > 0;
           return matmul(
               drops ? dropout_from(expand(weights, with_matrix(p.batch, p.sizes.Tq, p.sizes.Tk)), p.dropout.p, {p.dropout.seed, p.dropout.offset})

@@ -9,14 +9,24 @@
 
 namespace heed::detail {
 
-inline void require_same_dtype(const char* op, const Tensor& a, const Tensor& b) {
-  if (a.impl(op).dtype != b.impl(op).dtype) raise<DTypeError>("{}: dtypes differ: {} and {}", op, a.dtype(), b.dtype());
+/// "dtypes differ: f32 and f64; convert one with .to(f64)"
+[[noreturn]] void raise_different_dtypes(const OpName&, DType, DType);
+
+inline void require_same_dtype(const OpName& op, const Tensor& a, const Tensor& b) {
+  if (a.impl(op).dtype != b.impl(op).dtype) raise_different_dtypes(op, a.dtype(), b.dtype());
 }
-inline void require_float(const char* op, const Tensor& x) {
-  if (!is_float(x.impl(op).dtype)) raise<DTypeError>("{}: wants f32 or f64, not {}", op, x.dtype());
+inline void require_float(const OpName& op, const Tensor& x) {
+  if (!is_float(x.impl(op).dtype)) raise<DTypeError>(op, "wants f32 or f64, not {}", x.dtype());
 }
-inline void require_dtype(const char* op, const Tensor& x, DType dtype) {
-  if (x.impl(op).dtype != dtype) raise<DTypeError>("{}: wants {}, not {}", op, dtype, x.dtype());
+inline void require_dtype(const OpName& op, const Tensor& x, DType dtype) {
+  if (x.impl(op).dtype != dtype) raise<DTypeError>(op, "wants {}, not {}", dtype, x.dtype());
+}
+
+/// A shape with one dim more at the end.
+inline Dims with_last(const OpName& op, Dims shape, Index size) {
+  if (shape.size() == Dims::max_rank) raise<ShapeError>(op, "a tensor has at most {} dims: shape {}", Dims::max_rank, shape);
+  shape.push_back(size);
+  return shape;
 }
 
 /// The tensor as a kernel operand over a shape that it broadcasts to.
@@ -27,17 +37,17 @@ kernels::Strided<T> over(const Tensor& t, const Dims& shape) {
 }
 
 /// A number as a tensor without dims.
-Tensor as_tensor(const char* op, const Number&, DType);
+Tensor as_tensor(const OpName& op, const Number&, DType);
 
 /// The shape that two operands broadcast to, small enough to allocate.
-inline Dims common_shape(const char* op, const Tensor& a, const Tensor& b) {
+inline Dims common_shape(const OpName& op, const Tensor& a, const Tensor& b) {
   if (a.shape() == b.shape()) return a.shape();
   const Dims shape = broadcast_shapes(op, a.shape(), b.shape());
   checked_numel(op, shape, size_of(a.dtype()));
   return shape;
 }
 
-Tensor unary_forward(const char* op, kernels::Unary, const Tensor& x);
-Tensor binary_forward(const char* op, kernels::Binary, const Tensor& a, const Tensor& b);
+Tensor unary_forward(const OpName& op, kernels::Unary, const Tensor& x);
+Tensor binary_forward(const OpName& op, kernels::Binary, const Tensor& a, const Tensor& b);
 
 }  // namespace heed::detail

@@ -13,11 +13,10 @@ Tensor composed(const Tensor& x, const Dims& dims, const Tensor& weight, const T
   return bias.defined() ? y + bias : y;
 }
 
-void check_affine(const char* what, const Tensor& t, const Tensor& x, const Dims& normalized_shape) {
+void check_affine(const OpName& op, const char* what, const Tensor& t, const Tensor& x, const Dims& normalized_shape) {
   if (!t.defined()) return;
-  detail::require_same_dtype("layer_norm", x, t);
-  if (t.shape() != normalized_shape)
-    detail::raise<ShapeError>("layer_norm: the {} {} is not of normalized_shape {}", what, t.shape(), normalized_shape);
+  detail::require_same_dtype(op, x, t);
+  if (t.shape() != normalized_shape) detail::raise<ShapeError>(op, "the {} {} is not of normalized_shape {}", what, t.shape(), normalized_shape);
 }
 
 template <class T>
@@ -29,18 +28,20 @@ T* data_or_null(Tensor& t) {
 
 // With xh = (x - mean) rstd and g = dy weight: dx = rstd (g - mean g - xh mean(g xh)), dweight = sum dy xh, dbias = sum dy
 Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight, const Tensor& bias, double eps, Caller caller) {
-  detail::require_float("layer_norm", x);
+  const OpName op{"layer_norm", caller};
+  detail::require_float(op, x);
   const std::size_t rank = normalized_shape.size(), shift = x.shape().size() - rank;
   if (rank == 0 || rank > x.shape().size() || !std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().begin() + shift))
-    detail::raise<ShapeError>("layer_norm: {} does not end in normalized_shape {}", x.shape(), normalized_shape);
-  check_affine("weight", weight, x, normalized_shape);
-  check_affine("bias", bias, x, normalized_shape);
+    detail::raise<ShapeError>(op, "{} does not end in normalized_shape {}", x.shape(), normalized_shape);
+  check_affine(op, "weight", weight, x, normalized_shape);
+  check_affine(op, "bias", bias, x, normalized_shape);
 
   const Index columns = detail::numel(normalized_shape), rows = columns == 0 ? 0 : x.numel() / columns;
   const Tensor in = detail::contiguous_data(x);
   const Tensor gain = weight.defined() ? detail::contiguous_data(weight) : Tensor(),
                shift_by = bias.defined() ? detail::contiguous_data(bias) : Tensor();
-  Tensor y = detail::make_empty(x.shape(), x.dtype()), mean = detail::make_empty({rows}, x.dtype()), rstd = detail::make_empty({rows}, x.dtype());
+  Tensor y = detail::make_empty(x.shape(), x.dtype(), op), mean = detail::make_empty({rows}, x.dtype(), op),
+         rstd = detail::make_empty({rows}, x.dtype(), op);
   detail::dispatch_float(x.dtype(), [&]<class T>() {
     kernels::layer_norm<T>(y.mutable_data<T>(), mean.mutable_data<T>(), rstd.mutable_data<T>(), in.data<T>(),
                            gain.defined() ? gain.data<T>() : nullptr, shift_by.defined() ? shift_by.data<T>() : nullptr, eps, rows, columns);
@@ -48,7 +49,7 @@ Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& w
   Dims dims;
   for (std::size_t i = 0; i < rank; ++i) dims.push_back(static_cast<Index>(shift + i));
   return record(
-      {"layer_norm", caller}, std::move(y), x, weight, bias,
+      op, std::move(y), x, weight, bias,
       [x = saved(x), weight = saved(weight), bias = saved(bias), mean = saved(mean), rstd = saved(rstd), dims, normalized_shape, rows, columns, eps](
           const BackwardContext& ctx, const Tensor& dy) -> Grads {
         const Tensor value = x.get(), scale = weight.get(), offset = bias.get();

@@ -25,20 +25,20 @@ Tensor target_shares(const Tensor& targets, Index classes, const CrossEntropyOpt
 }
 
 /// Returns how many targets count.
-Index check(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
-  detail::require_float("cross_entropy", logits);
-  detail::require_dtype("cross_entropy", targets, i64);
+Index check(const OpName& op, const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+  detail::require_float(op, logits);
+  detail::require_dtype(op, targets, i64);
   Dims expected = logits.shape();
-  if (expected.empty() || expected.size() > 2) detail::raise<ShapeError>("cross_entropy: wants logits of (N, C) or (C): shape {}", logits.shape());
+  if (expected.empty() || expected.size() > 2) detail::raise<ShapeError>(op, "wants logits of (N, C) or (C): shape {}", logits.shape());
   const Index classes = expected.back();
   expected.pop_back();
-  if (targets.shape() != expected) detail::raise<ShapeError>("cross_entropy: targets {} do not fit logits {}", targets.shape(), logits.shape());
+  if (targets.shape() != expected) detail::raise<ShapeError>(op, "targets {} do not fit logits {}", targets.shape(), logits.shape());
   if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
-    detail::raise<Error>("cross_entropy: label_smoothing is not in [0, 1]: {}", options.label_smoothing);
+    detail::raise<Error>(op, "label_smoothing is not in [0, 1]: {}", options.label_smoothing);
   Index counted = 0;
   for (Index target : targets.to_vector<Index>()) {
     if (target == options.ignore_index) continue;
-    if (target < 0 || target >= classes) detail::raise<IndexError>("cross_entropy: target {} is out of range for {} classes", target, classes);
+    if (target < 0 || target >= classes) detail::raise<IndexError>(op, "target {} is out of range for {} classes", target, classes);
     ++counted;
   }
   return counted;
@@ -60,12 +60,13 @@ Tensor composed(const Tensor& logits, const Tensor& targets, const CrossEntropyO
 
 // With p = softmax(logits) and w the target's distribution: loss = -sum w log p, dlogits = (p sum w - w) dloss
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, CrossEntropyOptions options, Caller caller) {
-  const Index counted = check(logits, targets, options), classes = logits.size(-1), rows = targets.numel();
+  const OpName op{"cross_entropy", caller};
+  const Index counted = check(op, logits, targets, options), classes = logits.size(-1), rows = targets.numel();
   const bool by_row = options.reduction == Reduction::none;
   const double factor = options.reduction == Reduction::mean && counted > 0 ? 1 / static_cast<double>(counted) : 1;
   const Tensor x = detail::contiguous_data(logits), t = detail::contiguous_data(targets);
-  Tensor losses = detail::make_empty(targets.shape(), logits.dtype()), stats = detail::make_empty({rows, 2}, logits.dtype());
-  Tensor y = by_row ? losses : detail::make_empty({}, logits.dtype());
+  Tensor losses = detail::make_empty(targets.shape(), logits.dtype(), op), stats = detail::make_empty({rows, 2}, logits.dtype(), op);
+  Tensor y = by_row ? losses : detail::make_empty({}, logits.dtype(), op);
   const auto shares = [options](const Tensor& classes_of_rows) {
     return kernels::CrossEntropyTargets{classes_of_rows.data<Index>(), options.ignore_index, options.label_smoothing};
   };
@@ -77,7 +78,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, CrossEntropyOp
     if (options.reduction == Reduction::mean && counted == 0) total = std::nan("");  // the mean of nothing; gradients are 0 nevertheless
     *y.mutable_data<T>() = static_cast<T>(total);
   });
-  return record({"cross_entropy", caller}, std::move(y), logits,
+  return record(op, std::move(y), logits,
                 [logits = saved(logits), targets = saved(t), stats = saved(stats), options, shares, counted, factor, rows, classes, by_row](
                     const BackwardContext& ctx, const Tensor& dy) -> Grads {
                   const Tensor value = logits.get(), which = targets.get();
@@ -95,8 +96,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, CrossEntropyOp
 }
 
 Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction, Caller caller) {
-  detail::require_same_dtype("mse_loss", a, b);
-  if (a.shape() != b.shape()) detail::raise<ShapeError>("mse_loss: shapes differ: {} and {}", a.shape(), b.shape());
+  const OpName op{"mse_loss", caller};
+  detail::require_same_dtype(op, a, b);
+  if (a.shape() != b.shape()) detail::raise<ShapeError>(op, "shapes differ: {} and {}", a.shape(), b.shape());
   const Tensor squares = square(a - Operand(b, caller), caller);
   if (reduction == Reduction::none) return squares;
   return reduction == Reduction::sum ? sum(squares, {}, false, caller) : mean(squares, {}, false, caller);

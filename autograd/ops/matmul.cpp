@@ -21,7 +21,7 @@ std::optional<Index> batch_stride(const detail::Layout& layout) {
 }
 
 /// (..., m, k) x (..., k, n) with batch dims that broadcast.
-Tensor product_forward(const char* op, const Tensor& a, const Tensor& b) {
+Tensor product_forward(const OpName& op, const Tensor& a, const Tensor& b) {
   Dims a_batch = a.shape(), b_batch = b.shape();
   const Index k = a.shape().back(), n = b.shape().back(), m = a.size(-2);
   a_batch.pop_back(), a_batch.pop_back(), b_batch.pop_back(), b_batch.pop_back();
@@ -29,7 +29,7 @@ Tensor product_forward(const char* op, const Tensor& a, const Tensor& b) {
   Dims shape = batch;
   shape.push_back(m), shape.push_back(n);
   detail::checked_numel(op, shape, detail::size_of(a.dtype()));
-  Tensor y = detail::make_empty(shape, a.dtype());
+  Tensor y = detail::make_empty(shape, a.dtype(), op);
   if (y.numel() == 0) return y;
 
   // One matrix on the right of many rows: a single tall product.
@@ -69,20 +69,20 @@ Tensor right_gradient(const Tensor& a, const Tensor& dy, std::size_t b_rank) {
   return matmul(transpose(a, -2, -1), dy);
 }
 
-Tensor product(const Tensor& a, const Tensor& b, Caller caller) {
-  return record({"matmul", caller}, product_forward("matmul", a, b), a, b,
+Tensor product(const OpName& op, const Tensor& a, const Tensor& b) {
+  return record(op, product_forward(op, a, b), a, b,
                 [a = saved(a), b = saved(b), b_rank = b.shape().size()](const BackwardContext& ctx, const Tensor& dy) -> Grads {
                   return {ctx.needs(0) ? left_gradient(dy, b.get()) : Tensor(), ctx.needs(1) ? right_gradient(a.get(), dy, b_rank) : Tensor()};
                 });
 }
 
 /// One tall product, to which the bias comes along.
-Tensor linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, Index rows) {
+Tensor linear_forward(const OpName& op, const Tensor& x, const Tensor& weight, const Tensor& bias, Index rows) {
   const Index in = weight.size(1), out = weight.size(0);
   Dims shape = x.shape();
   shape.back() = out;
-  detail::checked_numel("linear", shape, detail::size_of(x.dtype()));
-  Tensor y = detail::make_empty(shape, x.dtype());
+  detail::checked_numel(op, shape, detail::size_of(x.dtype()));
+  Tensor y = detail::make_empty(shape, x.dtype(), op);
   if (y.numel() == 0) return y;
   const auto in_place = detail::reshape(x.ref()->layout, {rows, in});
   const Tensor from = in_place ? x : detail::contiguous_data(x), offset = bias.defined() ? detail::contiguous_data(bias) : bias;
@@ -100,13 +100,14 @@ Tensor linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, Caller caller) {
-  detail::require_same_dtype("matmul", a, b);
-  detail::require_float("matmul", a);
-  if (a.dim() == 0 || b.dim() == 0) detail::raise<ShapeError>("matmul: a tensor without dims: {} and {}", a.shape(), b.shape());
+  const OpName op{"matmul", caller};
+  detail::require_same_dtype(op, a, b);
+  detail::require_float(op, a);
+  if (a.dim() == 0 || b.dim() == 0) detail::raise<ShapeError>(op, "a tensor without dims: {} and {}", a.shape(), b.shape());
   const Index inner = b.dim() == 1 ? b.size(0) : b.size(-2);
-  if (a.size(-1) != inner) detail::raise<ShapeError>("matmul: inner sizes differ: {} has {}, {} has {}", a.shape(), a.size(-1), b.shape(), inner);
-  if (a.dim() > 1 && b.dim() > 1) return product(a, b, caller);
-  Tensor y = product(a.dim() == 1 ? unsqueeze(a, 0, caller) : a, b.dim() == 1 ? unsqueeze(b, 1, caller) : b, caller);
+  if (a.size(-1) != inner) detail::raise<ShapeError>(op, "inner sizes differ: {} has {}, {} has {}", a.shape(), a.size(-1), b.shape(), inner);
+  if (a.dim() > 1 && b.dim() > 1) return product(op, a, b);
+  Tensor y = product(op, a.dim() == 1 ? unsqueeze(a, 0, caller) : a, b.dim() == 1 ? unsqueeze(b, 1, caller) : b);
   if (b.dim() == 1) y = squeeze(y, -1, caller);
   if (a.dim() == 1) y = squeeze(y, b.dim() == 1 ? -1 : -2, caller);
   return y;
@@ -114,18 +115,19 @@ Tensor matmul(const Tensor& a, const Tensor& b, Caller caller) {
 
 // dx = dy weight, dweight = dy^T x and dbias = sum dy over all rows
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Caller caller) {
-  detail::require_float("linear", x);
-  detail::require_same_dtype("linear", x, weight);
-  if (bias.defined()) detail::require_same_dtype("linear", x, bias);
-  if (weight.dim() != 2) detail::raise<ShapeError>("linear: wants a weight of (out, in): shape {}", weight.shape());
+  const OpName op{"linear", caller};
+  detail::require_float(op, x);
+  detail::require_same_dtype(op, x, weight);
+  if (bias.defined()) detail::require_same_dtype(op, x, bias);
+  if (weight.dim() != 2) detail::raise<ShapeError>(op, "wants a weight of (out, in): shape {}", weight.shape());
   if (x.dim() == 0 || x.size(-1) != weight.size(1))
-    detail::raise<ShapeError>("linear: x {} does not end in in={} of the weight {}", x.shape(), weight.size(1), weight.shape());
+    detail::raise<ShapeError>(op, "x {} does not end in in={} of the weight {}", x.shape(), weight.size(1), weight.shape());
   if (bias.defined() && bias.shape() != Dims{weight.size(0)})
-    detail::raise<ShapeError>("linear: the bias {} is not of out={} of the weight {}", bias.shape(), weight.size(0), weight.shape());
+    detail::raise<ShapeError>(op, "the bias {} is not of out={} of the weight {}", bias.shape(), weight.size(0), weight.shape());
   const Index in = weight.size(1), out = weight.size(0);
   Index rows = 1;
   for (Index d = 0; d < x.dim() - 1; ++d) rows *= x.size(d);
-  return record({"linear", caller}, linear_forward(x, weight, bias, rows), x, weight, bias,
+  return record(op, linear_forward(op, x, weight, bias, rows), x, weight, bias,
                 [x = saved(x), weight = saved(weight), rows, in, out](const BackwardContext& ctx, const Tensor& dy) -> Grads {
                   Tensor dx, dweight, dbias;
                   if (ctx.needs(0)) dx = matmul(dy, weight.get());

@@ -7,69 +7,78 @@ using kernels::Unary;
 
 // dx = y dy
 Tensor exp(const Tensor& x, Caller caller) {
-  Tensor y = unary_forward("exp", Unary::exp, x);
-  return record({"exp", caller}, y, x, [y = saved(y)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * y.get()}; });
+  const OpName op{"exp", caller};
+  Tensor y = unary_forward(op, Unary::exp, x);
+  return record(op, y, x, [y = saved(y)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * y.get()}; });
 }
 
 // dx = dy / x
 Tensor log(const Tensor& x, Caller caller) {
-  return record({"log", caller}, unary_forward("log", Unary::log, x), x,
+  const OpName op{"log", caller};
+  return record(op, unary_forward(op, Unary::log, x), x,
                 [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy / x.get()}; });
 }
 
 // dx = dy / (1 + x)
 Tensor log1p(const Tensor& x, Caller caller) {
-  return record({"log1p", caller}, unary_forward("log1p", Unary::log1p, x), x,
+  const OpName op{"log1p", caller};
+  return record(op, unary_forward(op, Unary::log1p, x), x,
                 [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy / (1 + x.get())}; });
 }
 
 // dx = dy / (2 y)
 Tensor sqrt(const Tensor& x, Caller caller) {
-  Tensor y = unary_forward("sqrt", Unary::sqrt, x);
-  return record({"sqrt", caller}, y, x, [y = saved(y)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy / (2 * y.get())}; });
+  const OpName op{"sqrt", caller};
+  Tensor y = unary_forward(op, Unary::sqrt, x);
+  return record(op, y, x, [y = saved(y)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy / (2 * y.get())}; });
 }
 
 // dx = -y^3 dy / 2
 Tensor rsqrt(const Tensor& x, Caller caller) {
-  Tensor y = unary_forward("rsqrt", Unary::rsqrt, x);
-  return record({"rsqrt", caller}, y, x,
-                [y = saved(y)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * (-0.5 * (square(y.get()) * y.get()))}; });
+  const OpName op{"rsqrt", caller};
+  Tensor y = unary_forward(op, Unary::rsqrt, x);
+  return record(op, y, x, [y = saved(y)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * (-0.5 * (square(y.get()) * y.get()))}; });
 }
 
 // dx = 2 x dy
 Tensor square(const Tensor& x, Caller caller) {
-  return record({"square", caller}, unary_forward("square", Unary::square, x), x,
+  const OpName op{"square", caller};
+  return record(op, unary_forward(op, Unary::square, x), x,
                 [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * (2 * x.get())}; });
 }
 
 // dx = sign(x) dy
 Tensor abs(const Tensor& x, Caller caller) {
-  return record({"abs", caller}, unary_forward("abs", Unary::abs, x), x,
+  const OpName op{"abs", caller};
+  return record(op, unary_forward(op, Unary::abs, x), x,
                 [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * unary_forward("sign", Unary::sign, x.get())}; });
 }
 
 // dx = (1 - y^2) dy
 Tensor tanh(const Tensor& x, Caller caller) {
-  Tensor y = unary_forward("tanh", Unary::tanh, x);
-  return record({"tanh", caller}, y, x, [y = saved(y)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * (1 - square(y.get()))}; });
+  const OpName op{"tanh", caller};
+  Tensor y = unary_forward(op, Unary::tanh, x);
+  return record(op, y, x, [y = saved(y)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * (1 - square(y.get()))}; });
 }
 
 // dx = y (1 - y) dy
 Tensor sigmoid(const Tensor& x, Caller caller) {
-  Tensor y = unary_forward("sigmoid", Unary::sigmoid, x);
-  return record({"sigmoid", caller}, y, x,
-                [y = saved(y)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * (y.get() * (1 - y.get()))}; });
+  const OpName op{"sigmoid", caller};
+  Tensor y = unary_forward(op, Unary::sigmoid, x);
+  return record(op, y, x, [y = saved(y)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * (y.get() * (1 - y.get()))}; });
 }
 
 // dx = dy where x > 0
 Tensor relu(const Tensor& x, Caller caller) {
-  return record({"relu", caller}, unary_forward("relu", Unary::relu, x), x,
+  const OpName op{"relu", caller};
+  return record(op, unary_forward(op, Unary::relu, x), x,
                 [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * gt(x.get(), 0).to(dy.dtype())}; });
 }
 
 // dx = 2 / sqrt(pi) exp(-x^2) dy
 Tensor detail::erf(const Tensor& x, Caller caller) {
-  return record({"erf", caller}, unary_forward("erf", Unary::erf, x), x, [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads {
+  const OpName op{"erf", caller};
+  return record(op, unary_forward(op, Unary::erf, x), x, [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads {
     return {dy * (1.12837916709551257390 * exp(-square(x.get())))};
   });
 }
@@ -102,21 +111,21 @@ Tensor gelu_tanh_rule(const Tensor& x) {
 }  // namespace
 
 Tensor silu(const Tensor& x, Caller caller) {
-  return record({"silu", caller}, unary_forward("silu", Unary::silu, x), x, [x = saved(x)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+  const OpName op{"silu", caller};
+  return record(op, unary_forward(op, Unary::silu, x), x, [x = saved(x)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
     return {slope(kernels::Binary::silu_backward, "silu", ctx, x.get(), dy, silu_rule)};
   });
 }
 
 Tensor gelu(const Tensor& x, Gelu kind, Caller caller) {
+  const OpName op{"gelu", caller};
   if (kind == Gelu::erf)
-    return record({"gelu", caller}, unary_forward("gelu", Unary::gelu_erf, x), x,
-                  [x = saved(x)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
-                    return {slope(kernels::Binary::gelu_erf_backward, "gelu", ctx, x.get(), dy, gelu_erf_rule)};
-                  });
-  return record({"gelu", caller}, unary_forward("gelu", Unary::gelu_tanh, x), x,
-                [x = saved(x)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
-                  return {slope(kernels::Binary::gelu_tanh_backward, "gelu", ctx, x.get(), dy, gelu_tanh_rule)};
-                });
+    return record(op, unary_forward(op, Unary::gelu_erf, x), x, [x = saved(x)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+      return {slope(kernels::Binary::gelu_erf_backward, "gelu", ctx, x.get(), dy, gelu_erf_rule)};
+    });
+  return record(op, unary_forward(op, Unary::gelu_tanh, x), x, [x = saved(x)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+    return {slope(kernels::Binary::gelu_tanh_backward, "gelu", ctx, x.get(), dy, gelu_tanh_rule)};
+  });
 }
 
 }  // namespace heed

@@ -30,8 +30,8 @@ Index count(const Dims& shape, const Dims& dims) {
   return n;
 }
 
-void require_number(const char* op, const Tensor& x) {
-  if (x.impl(op).dtype == DType::boolean) detail::raise<DTypeError>("{}: does not take boolean", op);
+void require_number(const OpName& op, const Tensor& x) {
+  if (x.impl(op).dtype == DType::boolean) detail::raise<DTypeError>(op, "does not take boolean");
 }
 
 /// x with the reduced dims flattened into one at the end.
@@ -44,12 +44,12 @@ Tensor reduced_last(const Tensor& x, const Dims& dims, Caller caller) {
   return reshape(permute(x, order, caller), shape, caller);
 }
 
-Tensor position_forward(const char* op, bool largest, const Tensor& x, const Dims& dims) {
+Tensor position_forward(const OpName& op, bool largest, const Tensor& x, const Dims& dims) {
   require_number(op, x);
   if (count(x.shape(), dims) == 0 && detail::numel(detail::reduced_shape(x.shape(), dims, false)) != 0)
-    detail::raise<ShapeError>("{}: over no elements: shape {}, dims {}", op, x.shape(), dims);
+    detail::raise<ShapeError>(op, "over no elements: shape {}, dims {}", x.shape(), dims);
   // 0-d and other empty lists of dims reduce over one element.
-  Tensor out = detail::make_empty(detail::reduced_shape(x.shape(), dims, false), i64);
+  Tensor out = detail::make_empty(detail::reduced_shape(x.shape(), dims, false), i64, op);
   if (out.numel() == 0) return out;
   const Split split(x, dims);
   detail::dispatch(x.dtype(), [&]<class T>() {
@@ -60,47 +60,50 @@ Tensor position_forward(const char* op, bool largest, const Tensor& x, const Dim
 }
 
 /// The extreme element and, for the gradient, where it stood: y = x[..., position].
-Tensor extreme(const char* op, bool largest, const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
+Tensor extreme(const OpName& op, bool largest, const Tensor& x, const Dims& dims, bool keepdim) {
   require_number(op, x);
   const Dims wrapped = detail::wrap_dims(op, dims, x.shape());
   const Dims shape = detail::reduced_shape(x.shape(), wrapped, keepdim);
   Tensor position = position_forward(op, largest, x, wrapped);
   if (position.numel() == 0)
-    return record({op, caller}, detail::make_empty(shape, x.dtype()), x,
+    return record(op, detail::make_empty(shape, x.dtype(), op), x,
                   [in = x.shape()](const BackwardContext&, const Tensor& dy) -> Grads { return {zeros(in, dy.dtype())}; });
   position = detail::make_view(position, detail::unsqueeze(position.ref()->layout, position.shape().size()));
-  return reshape(gather(reduced_last(x, wrapped, caller), -1, position, caller), shape, caller);
+  return reshape(gather(reduced_last(x, wrapped, op.caller), -1, position, op.caller), shape, op.caller);
 }
 
 }  // namespace
 
 // dx = dy, repeated
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
-  require_number("sum", x);
-  const Dims wrapped = detail::wrap_dims("sum", dims, x.shape());
-  Tensor y = detail::make_empty(detail::reduced_shape(x.shape(), wrapped, keepdim), x.dtype());
+  const OpName op{"sum", caller};
+  require_number(op, x);
+  const Dims wrapped = detail::wrap_dims(op, dims, x.shape());
+  Tensor y = detail::make_empty(detail::reduced_shape(x.shape(), wrapped, keepdim), x.dtype(), op);
   const Split split(x, wrapped);
   if (x.dtype() == i64)
     kernels::sum(y.mutable_data<Index>(), x.data<Index>(), split.kept, split.reduced);
   else
     detail::dispatch_float(x.dtype(), [&]<class T>() { kernels::sum<T>(y.mutable_data<T>(), x.data<T>(), split.kept, split.reduced); });
-  return record({"sum", caller}, std::move(y), x, [shape = x.shape(), wrapped](const BackwardContext&, const Tensor& dy) -> Grads {
+  return record(op, std::move(y), x, [shape = x.shape(), wrapped](const BackwardContext&, const Tensor& dy) -> Grads {
     return {expand(with_dims(dy, shape, wrapped), shape)};
   });
 }
 
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
-  detail::require_float("mean", x);
-  const Index n = count(x.shape(), detail::wrap_dims("mean", dims, x.shape()));
+  const OpName op{"mean", caller};
+  detail::require_float(op, x);
+  const Index n = count(x.shape(), detail::wrap_dims(op, dims, x.shape()));
   return sum(x, dims, keepdim, caller) * Operand(n == 0 ? std::numeric_limits<double>::quiet_NaN() : 1.0 / static_cast<double>(n), caller);
 }
 
-Tensor max(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) { return extreme("max", true, x, dims, keepdim, caller); }
-Tensor min(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) { return extreme("min", false, x, dims, keepdim, caller); }
+Tensor max(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) { return extreme({"max", caller}, true, x, dims, keepdim); }
+Tensor min(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) { return extreme({"min", caller}, false, x, dims, keepdim); }
 
 Tensor var(const Tensor& x, const Dims& dims, double correction, bool keepdim, Caller caller) {
-  detail::require_float("var", x);
-  const Dims wrapped = detail::wrap_dims("var", dims, x.shape());
+  const OpName op{"var", caller};
+  detail::require_float(op, x);
+  const Dims wrapped = detail::wrap_dims(op, dims, x.shape());
   const double divisor = std::max(static_cast<double>(count(x.shape(), wrapped)) - correction, 0.0);
   const Tensor centered = x - Operand(mean(x, dims, true, caller), caller);
   return sum(square(centered, caller), dims, keepdim, caller) / Operand(divisor, caller);
@@ -108,8 +111,9 @@ Tensor var(const Tensor& x, const Dims& dims, double correction, bool keepdim, C
 
 // dx = exp(x - y) dy
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
-  detail::require_float("logsumexp", x);
-  const Dims wrapped = detail::wrap_dims("logsumexp", dims, x.shape());
+  const OpName op{"logsumexp", caller};
+  detail::require_float(op, x);
+  const Dims wrapped = detail::wrap_dims(op, dims, x.shape());
   Tensor y;
   {
     const detail::Unseen inside;
@@ -123,7 +127,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim, Caller caller)
     }
     y = reshape(y, detail::reduced_shape(x.shape(), wrapped, keepdim));
   }
-  return record({"logsumexp", caller}, y, x, [x = saved(x), y = saved(y), wrapped](const BackwardContext&, const Tensor& dy) -> Grads {
+  return record(op, y, x, [x = saved(x), y = saved(y), wrapped](const BackwardContext&, const Tensor& dy) -> Grads {
     const Tensor in = x.get(), out = with_dims(y.get(), in.shape(), wrapped);
     // Where all were -inf nothing moves the result.
     return {with_dims(dy, in.shape(), wrapped) * exp(in - where(eq(out, -std::numeric_limits<double>::infinity()), 0, out))};
@@ -132,8 +136,9 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim, Caller caller)
 
 // dx = x / y dy, 0 where y is 0
 Tensor norm(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
-  detail::require_float("norm", x);
-  const Dims wrapped = detail::wrap_dims("norm", dims, x.shape());
+  const OpName op{"norm", caller};
+  detail::require_float(op, x);
+  const Dims wrapped = detail::wrap_dims(op, dims, x.shape());
   Tensor y;
   {
     const detail::Unseen inside;
@@ -146,22 +151,23 @@ Tensor norm(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
       y = reshape(sqrt(sum(square(x / scale), dims, true)) * scale, detail::reduced_shape(x.shape(), wrapped, keepdim));
     }
   }
-  return record({"norm", caller}, y, x, [x = saved(x), y = saved(y), wrapped](const BackwardContext&, const Tensor& dy) -> Grads {
+  return record(op, y, x, [x = saved(x), y = saved(y), wrapped](const BackwardContext&, const Tensor& dy) -> Grads {
     const Tensor in = x.get(), out = with_dims(y.get(), in.shape(), wrapped);
     return {with_dims(dy, in.shape(), wrapped) * (in / where(eq(out, 0), 1, out))};
   });
 }
 
 Tensor argmax(const Tensor& x, std::optional<Index> dim, bool keepdim, Caller caller) {
-  const Dims dims = detail::wrap_dims("argmax", dim ? Dims(*dim) : Dims(), x.impl("argmax").layout.shape);
-  Tensor y = position_forward("argmax", true, x, dims);
+  const OpName op{"argmax", caller};
+  const Dims dims = detail::wrap_dims(op, dim ? Dims(*dim) : Dims(), x.impl(op).layout.shape);
+  Tensor y = position_forward(op, true, x, dims);
   if (keepdim) y = y.detach(), y = detail::make_view(y, *detail::reshape(y.ref()->layout, detail::reduced_shape(x.shape(), dims, true)));
   const NoGrad off;
-  return record({"argmax", caller}, y, x, [](const BackwardContext&, const Tensor&) -> Grads { return {Tensor()}; });
+  return record(op, y, x, [](const BackwardContext&, const Tensor&) -> Grads { return {Tensor()}; });
 }
 
 Tensor detail::sum_to(const Tensor& x, const Dims& shape, Caller caller) {
-  if (x.shape() == shape) return x;
+  if (x.impl(OpName("sum_to", caller)).layout.shape == shape) return x;
   const std::size_t shift = x.shape().size() - shape.size();
   Dims dims;
   for (std::size_t i = 0; i < x.shape().size(); ++i)

@@ -13,9 +13,9 @@ struct Rows {
 };
 
 template <class Kernel>
-Tensor over_rows(const Tensor& x, Kernel kernel) {
+Tensor over_rows(const OpName& op, const Tensor& x, Kernel kernel) {
   const Tensor in = detail::contiguous_data(x);
-  Tensor y = detail::make_empty(x.shape(), x.dtype());
+  Tensor y = detail::make_empty(x.shape(), x.dtype(), op);
   const Rows rows(x);
   detail::dispatch_float(x.dtype(), [&]<class T>() { kernel.template operator()<T>(y.mutable_data<T>(), in.data<T>(), rows); });
   return y;
@@ -37,16 +37,15 @@ Tensor softmax_gradient(const BackwardContext& ctx, const Tensor& y, const Tenso
                    []<class T>(T* dx, const T* a, const T* b, const Rows& rows) { kernels::softmax_backward<T>(dx, a, b, rows.count, rows.length); });
 }
 
-Tensor softmax_rows(const Tensor& x, Caller caller) {
-  Tensor y = over_rows(x, []<class T>(T* out, const T* in, const Rows& rows) { kernels::softmax<T>(out, in, rows.count, rows.length); });
-  return record({"softmax", caller}, y, x,
-                [y = saved(y)](const BackwardContext& ctx, const Tensor& dy) -> Grads { return {softmax_gradient(ctx, y.get(), dy)}; });
+Tensor softmax_rows(const OpName& op, const Tensor& x) {
+  Tensor y = over_rows(op, x, []<class T>(T* out, const T* in, const Rows& rows) { kernels::softmax<T>(out, in, rows.count, rows.length); });
+  return record(op, y, x, [y = saved(y)](const BackwardContext& ctx, const Tensor& dy) -> Grads { return {softmax_gradient(ctx, y.get(), dy)}; });
 }
 
 // dx = dy - exp(y) sum dy
-Tensor log_softmax_rows(const Tensor& x, Caller caller) {
-  Tensor y = over_rows(x, []<class T>(T* out, const T* in, const Rows& rows) { kernels::log_softmax<T>(out, in, rows.count, rows.length); });
-  return record({"log_softmax", caller}, y, x, [y = saved(y)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+Tensor log_softmax_rows(const OpName& op, const Tensor& x) {
+  Tensor y = over_rows(op, x, []<class T>(T* out, const T* in, const Rows& rows) { kernels::log_softmax<T>(out, in, rows.count, rows.length); });
+  return record(op, y, x, [y = saved(y)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
     if (ctx.creates_graph()) return {dy - exp(y.get()) * (dy.dim() ? sum(dy, -1, true) : dy)};
     return {over_rows(y.get(), dy, []<class T>(T* dx, const T* a, const T* b, const Rows& rows) {
       kernels::log_softmax_backward<T>(dx, a, b, rows.count, rows.length);
@@ -55,23 +54,23 @@ Tensor log_softmax_rows(const Tensor& x, Caller caller) {
 }
 
 /// Rows are the last dim; another dim goes there and back.
-Tensor along(const char* op, const Tensor& x, Index dim, Caller caller, Tensor (*rows)(const Tensor&, Caller)) {
+Tensor along(const OpName& op, const Tensor& x, Index dim, Tensor (*rows)(const OpName&, const Tensor&)) {
   detail::require_float(op, x);
   const Index d = static_cast<Index>(detail::wrap_dim(op, dim, x.shape()));
-  if (d + 1 >= x.dim()) return rows(x, caller);
-  return transpose(rows(transpose(x, d, -1, caller), caller), d, -1, caller);
+  if (d + 1 >= x.dim()) return rows(op, x);
+  return transpose(rows(op, transpose(x, d, -1, op.caller)), d, -1, op.caller);
 }
 
 }  // namespace
 
-Tensor softmax(const Tensor& x, Index dim, Caller caller) { return along("softmax", x, dim, caller, softmax_rows); }
-Tensor log_softmax(const Tensor& x, Index dim, Caller caller) { return along("log_softmax", x, dim, caller, log_softmax_rows); }
+Tensor softmax(const Tensor& x, Index dim, Caller caller) { return along({"softmax", caller}, x, dim, softmax_rows); }
+Tensor log_softmax(const Tensor& x, Index dim, Caller caller) { return along({"log_softmax", caller}, x, dim, log_softmax_rows); }
 
 Tensor detail::softmax_or_zero(const Tensor& x, Caller caller) {
-  require_float("softmax_or_zero", x);
-  Tensor y = over_rows(x, []<class T>(T* out, const T* in, const Rows& rows) { kernels::softmax_or_zero<T>(out, in, rows.count, rows.length); });
-  return record({"softmax_or_zero", caller}, y, x,
-                [y = saved(y)](const BackwardContext& ctx, const Tensor& dy) -> Grads { return {softmax_gradient(ctx, y.get(), dy)}; });
+  const OpName op{"softmax_or_zero", caller};
+  require_float(op, x);
+  Tensor y = over_rows(op, x, []<class T>(T* out, const T* in, const Rows& rows) { kernels::softmax_or_zero<T>(out, in, rows.count, rows.length); });
+  return record(op, y, x, [y = saved(y)](const BackwardContext& ctx, const Tensor& dy) -> Grads { return {softmax_gradient(ctx, y.get(), dy)}; });
 }
 
 }  // namespace heed

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <heed/autograd/op.h>
+#include <heed/tensor/raise.h>
 
 #include <string_view>
 
@@ -129,10 +130,11 @@ class Watcher final : public detail::RecordObserver {
     const std::string_view file = op.caller.file;
     if (file.find("tests/ops/") == file.npos)
       strangers += std::string(op.name) + " called at " + op.caller.file + ":" + std::to_string(op.caller.line) + "\n";
+    if (file.find("tests/") == file.npos) named += detail::called_at(op.caller);
   }
 
   int count = 0;
-  std::string strangers;
+  std::string strangers, named;  ///< not of the op table; what errors would say of those that are no test's at all
 
  private:
   detail::RecordObserver* before_;
@@ -162,6 +164,17 @@ TEST_P(OpGraph, passes_through_record_with_the_users_line) {
   });
 }
 
+TEST_P(OpGraph, errors_of_a_backward_would_not_name_a_line_of_the_library) {
+  for_each_row([](const OpRow& row) {
+    Tensors x = ops::make_inputs(row, f64);
+    const Tensors y = differentiable(row.function(require_grads(x)));
+    if (y.empty()) return;
+    Watcher recorded;
+    (void)gradients(y, x, cotangents(y), {.create_graph = true});
+    EXPECT_EQ(recorded.named, "");
+  });
+}
+
 TEST_P(OpGraph, anomaly_mode_has_nothing_to_say) {
   for_each_row([](const OpRow& row) {
     if (row.name == "isnan" || row.name == "isfinite") return;            // their rows make NaN to look at
@@ -172,6 +185,9 @@ TEST_P(OpGraph, anomaly_mode_has_nothing_to_say) {
     (void)two_orders(y, x);
   });
 }
+
+/// Ends with a line of the op table, where the ops are called.
+const auto is_located = testing::ContainsRegex(R"( \(called at .*tests/ops/[a-z_]+\.cpp:[0-9]+\)$)");
 
 TEST_P(OpGraph, refuses_what_it_does_not_take) {
   for_each_row([](const OpRow& row) {
@@ -185,11 +201,12 @@ TEST_P(OpGraph, refuses_what_it_does_not_take) {
         if (row.name == "linear" || row.name == "layer_norm") throw Error("undefined: absent weight or bias");
       });
       EXPECT_THAT(text, HasSubstr("undefined"));
+      EXPECT_THAT(text, testing::AnyOf(testing::StartsWith("undefined: absent"), testing::StartsWith("Mask::bias: "), is_located));
 
       if (good.size() < 2 || row.name == "operator&" || row.name == "operator|") continue;  // those see comparisons of the inputs
       x = good;
       x[i] = good[i].to(f32);
-      EXPECT_THAT(thrown<DTypeError>([&] { (void)row.function(x); }), testing::AllOf(HasSubstr("f32"), HasSubstr("f64")));
+      EXPECT_THAT(thrown<DTypeError>([&] { (void)row.function(x); }), testing::AllOf(HasSubstr("f32"), HasSubstr("f64"), is_located));
     }
     // Whole numbers and truth values: an answer or an error, but no crash.
     for (DType dtype : {i64, boolean}) {
