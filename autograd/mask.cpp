@@ -142,7 +142,7 @@ Tensor allowed_by_length(const Mask& mask, std::size_t rank, Index Tk) {
   Dims column = Dims::filled(rank, 1);
   column[0] = batch;
   const Unseen inside;
-  return lt(arange(0, static_cast<double>(Tk), 1, i64), from_vector(mask.key_lengths(), column));
+  return lt(arange(Tk, i64), from_vector(mask.key_lengths(), column));
 }
 
 }  // namespace

@@ -118,6 +118,9 @@ Tensor operator!(const Located& x);                         ///< boolean only
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());
 /// As any: whether no element is false.
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());
+/// Whether |a - b| <= atol + rtol |b| everywhere, as PyTorch has it: b is what is expected. NaN is close to nothing, an infinity to the same one.
+/// Shapes broadcast (ShapeError), dtypes are equal (DTypeError), any of them; Error for a tolerance that is negative or NaN.
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, Caller = Caller::here());
 
 // Reductions (autograd/ops/reduce.cpp): over the whole tensor when `dims` is empty, to a tensor without dims or, with keepdim, with sizes of 1.
 

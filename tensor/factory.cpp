@@ -144,6 +144,8 @@ Tensor arange(double start, double end, double step, DType dtype) {
   return out;
 }
 
+Tensor arange(const detail::Number& end, DType dtype) { return arange(0, end.real, 1, dtype); }
+
 Tensor tensor(const detail::Nested& values, DType dtype) {
   // The first element of every level gives the sizes; the reader holds the others against them.
   Dims shape;

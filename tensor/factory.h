@@ -67,6 +67,8 @@ Tensor eye(Index n, DType = f32);  ///< (n, n): 1 on the diagonal, 0 elsewhere
 /// across a whole number, so that `end` never appears. Element i is start + i * step in double, exact in i64. ShapeError for a step of 0 or
 /// one that leads away from `end`, and for NaN or infinities; DTypeError for boolean, and for a fractional start or step in i64.
 Tensor arange(double start, double end, double step = 1, DType = f32);
+/// 0, 1, ... up to but without `end`, any kind of number: `arange(ids.size(1), i64)`. Errors as above.
+Tensor arange(const detail::Number& end, DType = f32);
 /// `tensor({{1, 2}, {3, 4}})` is 2x2, `tensor({1})` has one dim, `tensor(1)` none, `tensor({})` is empty: shape (0,). ShapeError for ragged
 /// braces, DTypeError for a number that the dtype cannot hold: a fraction in i64, anything but 0 and 1 in boolean.
 Tensor tensor(const detail::Nested& values, DType = f32);

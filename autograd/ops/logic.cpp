@@ -93,4 +93,16 @@ Tensor operator!(const Located& x) {
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) { return quantify({"any", caller}, x, dims, keepdim, kernels::any); }
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) { return quantify({"all", caller}, x, dims, keepdim, kernels::all); }
 
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, Caller caller) {
+  const OpName op{"allclose", caller};
+  detail::require_same_dtype(op, a, b);
+  (void)detail::common_shape(op, a, b);
+  if (!(rtol >= 0 && atol >= 0)) detail::raise<Error>(op, "a tolerance is negative or not a number: rtol {}, atol {}", rtol, atol);
+  const detail::Unseen inside;
+  const DType dtype = detail::is_float(a.dtype()) ? a.dtype() : f64;
+  const Tensor expected = b.to(dtype), off_by = abs(a.to(dtype) - expected);
+  // Infinities that are equal are off by NaN; beside an infinity that is expected, any number is within a bound that is infinite.
+  return all(eq(a, b) | (isfinite(off_by) & le(off_by, atol + rtol * abs(expected)))).item<bool>();
+}
+
 }  // namespace heed

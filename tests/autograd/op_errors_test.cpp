@@ -76,6 +76,10 @@ TEST(OpErrors, of_two_operands) {
   dtype_error("|", [] { (void)(truth({2}) | whole({2})); }, {"boolean", "i64"});
   dtype_error("!", [] { (void)!floats({2}); }, {"boolean", "f32"});
   shape_error("&", [] { (void)(truth({2}) & truth({3})); }, {"(2,)", "(3,)"});
+  shape_error("allclose", [] { (void)allclose(floats({2}), floats({3})); }, {"(2,)", "(3,)"});
+  dtype_error("allclose", [] { (void)allclose(floats({2}), doubles({2})); }, {"f32", "f64"});
+  error("allclose", [] { (void)allclose(floats({2}), floats({2}), -1); }, {"-1"});
+  error("allclose", [] { (void)allclose(floats({2}), floats({2}), 0, NAN); }, {"nan"});
   error("add", [] { (void)(1 + Tensor()); }, {"an undefined tensor"});
   error("neg", [] { (void)-Tensor(); }, {"an undefined tensor"});
   error("maximum", [] { (void)maximum(Tensor(), 0); }, {"an undefined tensor"});

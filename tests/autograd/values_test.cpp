@@ -180,6 +180,39 @@ TEST(Values, not_a_number) {
   EXPECT_TRUE(holds(gradient([](const Tensor& t) { return where(isnan(t), 0, t); }, x), {1, 0, 1}));
 }
 
+TEST(Values, allclose) {
+  // |a - b| <= atol + rtol |b|: b is what is expected. All numbers here are exact.
+  const Tensor b = tensor({4, -8}, f64);
+  EXPECT_TRUE(allclose(b, b, 0, 0));
+  EXPECT_TRUE(allclose(tensor({4.5, -8.5}, f64), b, 0, 0.5));
+  EXPECT_FALSE(allclose(tensor({4.5, -8.75}, f64), b, 0, 0.5));
+  EXPECT_TRUE(allclose(tensor({5, -10}, f64), b, 0.25, 0));
+  EXPECT_FALSE(allclose(tensor({5.5, -10}, f64), b, 0.25, 0));
+  EXPECT_TRUE(allclose(tensor({5.5, -10.5}, f64), b, 0.25, 0.5));
+  EXPECT_TRUE(allclose(tensor(1.0, f64), tensor(1.25, f64), 0.2, 0));
+  EXPECT_FALSE(allclose(tensor(1.25, f64), tensor(1.0, f64), 0.2, 0)) << "relative to the second";
+  EXPECT_TRUE(allclose(b + 3e-5, b) && allclose(tensor(1e-8, f64), zeros({}, f64)));
+  EXPECT_FALSE(allclose(b + 2e-4, b) || allclose(tensor(2e-8, f64), zeros({}, f64)));
+
+  const Tensor x = tensor({1, nan_value}, f64), infinite = tensor({inf, -inf}, f64);
+  EXPECT_FALSE(allclose(x, x) || allclose(x, b, inf, inf) || allclose(b, x, inf, inf));
+  EXPECT_TRUE(allclose(infinite, infinite) && allclose(infinite, infinite, 0, 0));
+  EXPECT_FALSE(allclose(infinite, -infinite) || allclose(infinite, b) || allclose(b, infinite));
+  EXPECT_TRUE(allclose(ones({2, 3}), ones({3})) && allclose(ones({3, 1}), ones({2, 1, 4})));
+  EXPECT_TRUE(allclose(ones({0, 3}), zeros({3}))) << "nothing differs";
+  EXPECT_FALSE(allclose(ones({2, 3}), tensor({1, 2, 1})));
+
+  EXPECT_TRUE(allclose(tensor({100000, 7}, i64), tensor({100001, 7}, i64)));
+  EXPECT_FALSE(allclose(tensor({1000, 7}, i64), tensor({1001, 7}, i64)));
+  EXPECT_TRUE(allclose(eq(b, 4), tensor({1, 0}, boolean)));
+  EXPECT_FALSE(allclose(eq(b, 4), eq(b, -8)));
+
+  const std::int64_t nodes = detail::memory_counters().live_nodes;
+  const AnomalyMode guard;
+  EXPECT_FALSE(allclose(leaf(infinite.clone()), leaf(b.clone())));
+  EXPECT_LE(detail::memory_counters().live_nodes, nodes) << "recorded";
+}
+
 TEST(Values, logsumexp_at_the_ends) {
   EXPECT_TRUE(holds(logsumexp(tensor({-inf, -inf}, f64)), {-inf}));
   EXPECT_TRUE(holds(gradient([](const Tensor& x) { return logsumexp(x); }, tensor({-inf, -inf}, f64)), {0, 0}, 0));

@@ -102,6 +102,10 @@ TEST(Factory, ArangeStopsBeforeTheEnd) {
   EXPECT_THAT(arange(0, 2.5, 1, i64).to_vector<Index>(), ElementsAre(0, 1, 2));
   EXPECT_THAT(arange(1, 2, 0.25).to_vector<float>(), ElementsAre(1, 1.25f, 1.5f, 1.75f));
   EXPECT_EQ(arange(3, 3).shape(), Dims({0}));
+  EXPECT_THAT(arange(3).to_vector<float>(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(arange(2.5, f64).to_vector<double>(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(arange(zeros({2, 3}).size(1), i64).to_vector<Index>(), ElementsAre(0, 1, 2));
+  EXPECT_EQ(arange(0).shape(), Dims({0}));
   EXPECT_EQ(arange(0, 1, 0.1, f64).numel(), 10);
   // (1.3 - 1) / 0.1 is rounded above 3, and element 3 would be the end itself.
   EXPECT_EQ(arange(1, 1.3, 0.1, f64).numel(), 3);
@@ -124,6 +128,8 @@ TEST(Factory, ArangeIsExactInI64) {
 TEST(Factory, ArangeRefusesWhatHasNoLength) {
   EXPECT_THAT(error_of<ShapeError>([] { arange(0, 5, 0); }), HasSubstr("arange: step is 0"));
   EXPECT_THAT(error_of<ShapeError>([] { arange(5, 0); }), HasSubstr("arange: step 1 leads away from end: start 5, end 0"));
+  EXPECT_THAT(error_of<ShapeError>([] { arange(-1); }), HasSubstr("arange: step 1 leads away from end: start 0, end -1"));
+  EXPECT_THAT(error_of<DTypeError>([] { arange(2, boolean); }), HasSubstr("arange: "));
   EXPECT_THAT(error_of<ShapeError>([] { arange(0, infinity); }), HasSubstr("finite"));
   EXPECT_THAT(error_of<ShapeError>([] { arange(nan, 1); }), HasSubstr("finite"));
   EXPECT_THAT(error_of<ShapeError>([] { arange(0, 1, infinity); }), HasSubstr("finite"));
