@@ -50,7 +50,7 @@ TEST(Callers, OfMultiHeadAttention) {
   const Tensor x = ones({1, 3, 4}), wide = ones({1, 3, 8});
   expect_located("MultiHeadAttention", [&] { mha(wide); });
   expect_located("MultiHeadAttention", [&] { mha(Tensor()); });
-  expect_located("MultiHeadAttention", [&] { mha(x, ones({2, 4, 4})); });
+  expect_located("MultiHeadAttention", [&] { mha(x, Mask(ones({2, 4, 4}, boolean))); });
   expect_located("MultiHeadAttention", [&] { grouped(wide, Mask(ones({1, 3, 3, 3}, boolean))); });
   expect_located("linear", [&] { mha(x.to(f64)); });
   expect_located("scaled_dot_product_attention", [&] { mha(x, Mask(ones({5, 5}, boolean))); });

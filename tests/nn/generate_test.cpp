@@ -165,20 +165,20 @@ TEST(Generate, DoesNotShareMemoryWithThePrompt) {
 TEST(Generate, RefusesWhatMakesNoSense) {
   nn::GPT m = lively();
   const Tensor prompt = tensor({1, 2}, i64);
-  const auto with = [&](const nn::GenerateOptions& o) { return message_of<Error>([&] { nn::generate(m, prompt, o); }); };
-  EXPECT_EQ(with({.max_new_tokens = -1}), "generate: max_new_tokens is negative: -1");
-  EXPECT_EQ(with({.temperature = -0.5}), "generate: temperature is negative or not finite: -0.5");
-  EXPECT_EQ(with({.temperature = NAN}), "generate: temperature is negative or not finite: nan");
-  EXPECT_EQ(with({.top_k = -2}), "generate: top_k is negative: -2");
-  EXPECT_EQ(with({.top_p = 0}), "generate: top_p is not in (0, 1]: 0");
-  EXPECT_EQ(with({.top_p = 1.5}), "generate: top_p is not in (0, 1]: 1.5");
+  const auto with = [&](const nn::GenerateOptions& o) { return message_of<Error>([&] { nn::generate(m, prompt, o, {"run.cpp", 7}); }); };
+  EXPECT_EQ(with({.max_new_tokens = -1}), "generate: max_new_tokens is negative: -1 (called at run.cpp:7)");
+  EXPECT_EQ(with({.temperature = -0.5}), "generate: temperature is negative or not finite: -0.5 (called at run.cpp:7)");
+  EXPECT_EQ(with({.temperature = NAN}), "generate: temperature is negative or not finite: nan (called at run.cpp:7)");
+  EXPECT_EQ(with({.top_k = -2}), "generate: top_k is negative: -2 (called at run.cpp:7)");
+  EXPECT_EQ(with({.top_p = 0}), "generate: top_p is not in (0, 1]: 0 (called at run.cpp:7)");
+  EXPECT_EQ(with({.top_p = 1.5}), "generate: top_p is not in (0, 1]: 1.5 (called at run.cpp:7)");
   EXPECT_NE(message_of<ShapeError>([&] { nn::generate(m, zeros({0}, i64)); }), "");
   EXPECT_NE(message_of<ShapeError>([&] { nn::generate(m, zeros({1, 1, 1}, i64)); }), "");
   EXPECT_NE(message_of<DTypeError>([&] { nn::generate(m, zeros({3})); }), "");
   EXPECT_NE(message_of<IndexError>([&] { nn::generate(m, tensor({13}, i64)); }), "");
   const NoGrad off;
   m.transformer.ln_f.bias.fill_(NAN);
-  EXPECT_EQ(with({}), "generate: the model gives NaN or no finite logit for sequence 0");
+  EXPECT_EQ(with({}), "generate: the model gives NaN or no finite logit for sequence 0 (called at run.cpp:7)");
   EXPECT_NE(with({.temperature = 0}), "");
 }
 

@@ -238,7 +238,11 @@ TEST(GPT, RefusesWhatMakesNoSense) {
   EXPECT_NE(with([](auto& c) { c.n_embd = Index{1} << 61; }), "");
 
   const nn::GPT m(tiny);
-  EXPECT_EQ(message_of<ShapeError>([&] { m(randint(0, 11, {1, 9})); }), "GPT: more positions than block_size: T=9, block_size=8");
+  const Caller here{"run.cpp", 7};
+  EXPECT_EQ(message_of<ShapeError>([&] {
+              m(randint(0, 11, {1, 9}), nullptr, here);
+            }),
+            "GPT: more positions than block_size: T=9, block_size=8 (called at run.cpp:7)");
   EXPECT_NE(message_of<ShapeError>([&] { m(randint(0, 11, {4})); }), "");
   EXPECT_NE(message_of<DTypeError>([&] { m(zeros({1, 4})); }), "");
   EXPECT_NE(message_of<IndexError>([&] { m(full({1, 4}, 11, i64)); }), "");
@@ -249,13 +253,16 @@ TEST(GPT, RefusesWhatMakesNoSense) {
   const NoGrad off;
   m(randint(0, 11, {1, 6}), &caches);
   EXPECT_EQ(message_of<ShapeError>([&] {
-              m(randint(0, 11, {1, 3}), &caches);
+              m(randint(0, 11, {1, 3}), &caches, here);
             }),
-            "GPT: more positions than block_size: T=3 after 6 in the caches, block_size=8");
+            "GPT: more positions than block_size: T=3 after 6 in the caches, block_size=8 (called at run.cpp:7)");
   EXPECT_NE(message_of<ShapeError>([&] { m(randint(0, 11, {2, 1}), &caches); }), "") << "another batch";
   for (const nn::KVCache& cache : caches) EXPECT_EQ(cache.length(), 6);
   caches.pop_back();
-  EXPECT_EQ(message_of<ShapeError>([&] { m(randint(0, 11, {1, 1}), &caches); }), "GPT: wants a cache for each layer: 1 caches, n_layer=2");
+  EXPECT_EQ(message_of<ShapeError>([&] {
+              m(randint(0, 11, {1, 1}), &caches, here);
+            }),
+            "GPT: wants a cache for each layer: 1 caches, n_layer=2 (called at run.cpp:7)");
 }
 
 }  // namespace
