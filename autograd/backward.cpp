@@ -118,15 +118,26 @@ class Pass {
   using Slot = std::pair<const Node*, std::uint16_t>;
 
   void deliver(const Edge& to, Tensor gradient) {
-    Waiting& waiting = waiting_[to.node->sequence];
+    Waiting& waiting = entry(to.node->sequence);
     if (!waiting.node) waiting.node = to.node;
     waiting.slot(to.slot).add(std::move(gradient), create_);
+  }
+  Waiting& entry(std::uint64_t sequence) {
+    const auto place = waiting_.lower_bound(sequence);
+    if (place != waiting_.end() && place->first == sequence) return place->second;
+    if (done_.empty()) return waiting_.emplace_hint(place, sequence, Waiting())->second;
+    Entries::node_type again = std::move(done_.back());
+    done_.pop_back();
+    again.key() = sequence;
+    return waiting_.insert(place, std::move(again))->second;
   }
   void step(Waiting&);
 
   const bool retain_, create_;
   // Latest first: a node's consumers were all recorded after it.
-  std::map<std::uint64_t, Waiting, std::greater<>> waiting_;
+  using Entries = std::map<std::uint64_t, Waiting, std::greater<>>;
+  Entries waiting_;
+  std::vector<Entries::node_type> done_;  // empty ones, for the nodes to come: few wait at a time
   std::vector<std::pair<Ref<Node>, Tensor>> leaves_;
   std::map<Slot, Accumulator> captured_;
   bool limited_ = false;
@@ -188,8 +199,10 @@ void Pass::step(Waiting& waiting) {
 void Pass::run() {
   const GradModeScope mode(create_);
   while (!waiting_.empty()) {
-    auto first = waiting_.extract(waiting_.begin());
+    Entries::node_type first = waiting_.extract(waiting_.begin());
     step(first.mapped());
+    first.mapped() = Waiting();
+    done_.push_back(std::move(first));
   }
   for (auto& [node, gradient] : leaves_) add_to_leaf(static_cast<Leaf&>(*node), std::move(gradient), create_);
 }
