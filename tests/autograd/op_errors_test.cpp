@@ -284,11 +284,18 @@ TEST(OpErrors, of_attention) {
 }
 
 TEST(OpErrors, of_too_little_memory) {
-  // 2^53 bytes from inputs of 128 MB.
-  const Tensor column = ones({Index{1} << 24, 1}), row = ones({1, Index{1} << 27});
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer ends the program";
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  GTEST_SKIP() << "the sanitizer ends the program";
+#endif
+#endif
+  // 2^53 bytes from inputs of one element.
+  const Tensor column = expand(ones({1, 1}), {Index{1} << 24, 1}), row = expand(ones({1, 1}), {1, Index{1} << 27});
   error("add", [&] { (void)(column + row); }, {"no memory for 9007199254740992 bytes", "(16777216, 134217728)"});
   error("matmul", [&] { (void)matmul(column, row); }, {"no memory for 9007199254740992 bytes"});
-  error("eq", [&] { (void)eq(column, row); }, {"no memory"});
+  error("eq", [&] { (void)eq(column, row); }, {"no memory for 2251799813685248 bytes"});
 }
 
 TEST(OpErrors, of_losses) {
