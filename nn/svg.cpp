@@ -96,7 +96,7 @@ struct Axis {
   Axis(double least, double most, int wanted, double begin, double pixels) : length(pixels), start(begin) {
     if (!(least <= most)) least = 0, most = 1;
     const double size = std::max(std::fabs(least), std::fabs(most));
-    const double range = std::max({most - least, size * 1e-9, size == 0 ? 1.0 : 0.0});
+    const double range = std::max({most - least, size * 1e-9, size == 0 ? 1.0 : 1e-300});  // of less, a step may round to zero
     const double power = std::pow(10, std::floor(std::log10(range / wanted)));
     for (double round : {1., 2., 5., 10.})
       if (step = round * power; range / step <= wanted) break;
