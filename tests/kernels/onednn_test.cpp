@@ -213,8 +213,10 @@ TEST_F(OneDnn, SoftmaxAndItsBackwardAgreeWithFormulas) {
     Block<float> y(size), dx(size), in_place = x, dx_in_place = dy;
     ASSERT_TRUE(onednn::softmax(y.data(), x.data(), rows, columns));
     ASSERT_TRUE(onednn::softmax(in_place.data(), in_place.data(), rows, columns));
-    ASSERT_TRUE(onednn::softmax_backward(dx.data(), y.data(), dy.data(), rows, columns));
-    ASSERT_TRUE(onednn::softmax_backward(dx_in_place.data(), y.data(), dx_in_place.data(), rows, columns));
+    // oneDNN 2.6 has a fast kernel for the gradient with AVX-512 only; heed's own serves other CPUs.
+    const bool backward = onednn::softmax_backward(dx.data(), y.data(), dy.data(), rows, columns);
+    ASSERT_TRUE(backward || (hwy::SupportedTargets() & HWY_AVX3) == 0);
+    ASSERT_EQ(onednn::softmax_backward(dx_in_place.data(), y.data(), dx_in_place.data(), rows, columns), backward);
     for (Index i = 0; i < rows; ++i) {
       double largest = -1e30, sum = 0, dot = 0;
       for (Index j = 0; j < columns; ++j) largest = std::max(largest, static_cast<double>(x[i * columns + j]));
@@ -225,6 +227,7 @@ TEST_F(OneDnn, SoftmaxAndItsBackwardAgreeWithFormulas) {
         const Index at = i * columns + j;
         ASSERT_NEAR(static_cast<double>(y[at]), p(j), 2e-6);
         ASSERT_NEAR(static_cast<double>(in_place[at]), p(j), 2e-6);
+        if (!backward) continue;
         ASSERT_NEAR(static_cast<double>(dx[at]), p(j) * (static_cast<double>(dy[at]) - dot), 4e-6);
         ASSERT_NEAR(static_cast<double>(dx_in_place[at]), p(j) * (static_cast<double>(dy[at]) - dot), 4e-6);
       }
