@@ -7,6 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include "kernels/sanitizers.h"
+
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
@@ -14,13 +16,6 @@
 namespace heed::detail {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HEED_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define HEED_SANITIZED 1
-#endif
-#endif
 #ifdef HEED_SANITIZED
 constexpr bool use_free_lists = false;
 #else

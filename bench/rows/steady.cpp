@@ -1,10 +1,11 @@
 #include "steady.h"
 
 #include <heed/tensor/kernels/onednn.h>
+#include <heed/tensor/kernels/sanitizers.h>
 #include <heed/tensor/storage.h>
 #include <sys/resource.h>
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__GLIBC__) && !defined(HEED_SANITIZED)
 #define HEED_COUNT_CALLS
 #endif
 

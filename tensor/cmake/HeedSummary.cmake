@@ -23,8 +23,8 @@ foreach(part TESTS EXAMPLES BENCH FUZZ)
 endforeach()
 list(JOIN parts ", " parts)
 set(build_type ${CMAKE_BUILD_TYPE})
-if(heed_sanitizers)
-  string(APPEND build_type ", -fsanitize=${heed_sanitizers}")
+if(HEED_SANITIZE)
+  string(APPEND build_type ", -fsanitize=${HEED_SANITIZE}")
 endif()
 
 message(STATUS "heed ${PROJECT_VERSION}, ${library}

@@ -2,6 +2,8 @@
 
 #include <type_traits>
 
+#include "sanitizers.h"
+
 // Private: which CPUs the SIMD kernels are compiled for. A kernel file begins
 //
 //   #undef HWY_TARGET_INCLUDE
@@ -14,19 +16,19 @@
 // so that Highway compiles the file once for every target and picks one at run time. Code inside HWY_NAMESPACE stands in an unnamed
 // namespace unless it is in an -inl.h file, lambdas there carry HWY_ATTR, and OpenMP stays outside.
 
-#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if !defined(NDEBUG) || defined(HEED_SANITIZED)
 #define HEED_ONE_TARGET
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
-#define HEED_ONE_TARGET
-#endif
 #endif
 
 #ifdef HEED_ONE_TARGET
 // Builds for finding faults: the target that the compiler's flags name, so that there is one copy of every line to step through; or Highway's
-// portable one, with -DHWY_COMPILE_ONLY_EMU128, whose masks touch whole vectors as those of NEON do.
+// portable one, with -DHWY_COMPILE_ONLY_EMU128, whose masks touch whole vectors as those of NEON do. On x86 the address sanitizer gets AVX2: the
+// vectors that release builds run on are what may reach beyond the end of a row.
 #ifndef HWY_COMPILE_ONLY_EMU128
 #define HWY_COMPILE_ONLY_STATIC
+#if defined(HEED_ADDRESS_SANITIZER) && defined(__x86_64__)
+#define HWY_BASELINE_TARGETS HWY_AVX2
+#endif
 #endif
 #else
 // On x86: what the compiler may use anyway, AVX2 and AVX-512. The steps between and beyond (smaller bits) buy little for their compile time. On Arm:

@@ -2,6 +2,7 @@
 #include <heed/autograd/attention.h>
 #include <heed/autograd/backward.h>
 #include <heed/autograd/ops.h>
+#include <heed/tensor/kernels/sanitizers.h>
 #include <heed/tensor/random.h>
 #include <pthread.h>
 #include <time.h>
@@ -16,7 +17,7 @@
 namespace heed::test {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef HEED_SANITIZED
 constexpr int depth = 100'000, rounds = 300;
 #else
 constexpr int depth = 1'000'000, rounds = 2'000;
@@ -156,7 +157,7 @@ void expect_flat(const char* what, const std::function<Tensor(const Tensor&)>& f
   run(rounds);
   EXPECT_EQ(Live::now(), before);
   EXPECT_LE(detail::memory_counters().peak_bytes, peak + 4 * 25 * 40 * 8 + (1 << 20));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef HEED_SANITIZED
   EXPECT_EQ(detail::memory_counters().system_allocations, from_system) << "the free lists serve what the rounds before have freed";
 #else
   (void)from_system;

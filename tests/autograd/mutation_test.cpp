@@ -1,6 +1,7 @@
 #include <heed/autograd/gradcheck.h>
 #include <heed/autograd/kernelcheck.h>
 #include <heed/autograd/op.h>
+#include <heed/tensor/kernels/sanitizers.h>
 #include <heed/tensor/random.h>
 
 #include <algorithm>
@@ -174,7 +175,7 @@ TEST(Mutation, a_wrong_element_is_not_called_a_wrong_factor) {
 }
 
 TEST(Mutation, no_false_alarms) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
+#if defined(HEED_SANITIZED) || !defined(NDEBUG)
   constexpr std::uint64_t seeds = 3;
 #else
   constexpr std::uint64_t seeds = 200;
