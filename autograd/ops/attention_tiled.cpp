@@ -232,12 +232,15 @@ Attention tiled_attention(const AttentionCall& call) {
   const Tensor keep = all_of(call.options.mask.keeps(), caller), bias = sum_of(call.options.mask.biases(), caller);
 
   Tensor output = empty_in_order_of(call.q, with_matrix(batch, p.sizes.Tq, p.sizes.d_v), call.op);
-  Tensor row_max = make_empty({p.sizes.batch, p.sizes.Tq}, dtype, call.op), row_sum = make_empty({p.sizes.batch, p.sizes.Tq}, dtype, call.op);
+  const bool recorded = thread_state.grad_enabled && (needs_grad(call.q) || needs_grad(call.k) || needs_grad(call.v) || needs_grad(bias));
+  Tensor row_max, row_sum;
+  if (recorded || call.options.need_weights)
+    for (Tensor* rows : {&row_max, &row_sum}) *rows = make_empty({p.sizes.batch, p.sizes.Tq}, dtype, call.op);
   dispatch_float(dtype, [&]<class T>() {
     const Problem::Arguments<T> a(p, call.q, call.k, call.v, keep, bias);
     Rows<T> out(output, batch);
     kernels::attention<T>(p.sizes, a.q.read(), a.k.read(), a.v.read(), static_cast<T>(p.scale), a.mask, p.dropout, out.write(),
-                          {row_max.mutable_data<T>(), row_sum.mutable_data<T>()});
+                          {row_max.defined() ? row_max.mutable_data<T>() : nullptr, row_sum.defined() ? row_sum.mutable_data<T>() : nullptr});
   });
 
   Attention result;

@@ -58,7 +58,8 @@ struct SoftmaxRows {
   T *max, *sum;
 };
 
-/// out (batch, Tq, d_v) and what the backward wants of the rows. Queries that may attend to nothing give 0.
+/// out (batch, Tq, d_v) and what weights and the backward want of the rows; null where neither is to come, which is faster for a few queries. Queries
+/// that may attend to nothing give 0.
 template <class T>
 void attention(const AttentionSizes&, Batched<const T> q, Batched<const T> k, Batched<const T> v, T scale, const AttentionMask<T>&,
                const AttentionDropout&, Batched<T> out, SoftmaxRows<T>);

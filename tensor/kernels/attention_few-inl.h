@@ -62,7 +62,8 @@ HWY_INLINE T soften_row(Index n, T* s, T& max, T& sum) {
   return fade;
 }
 
-/// All queries of batch entry p.
+/// All queries of batch entry p. Rows are not kept: scores that are summed in another order than those of weights and gradients are rounded
+/// otherwise, and exp(s - max) turns a difference of large scores into a factor.
 template <class T>
 void forward_few(const ForwardCall<T>& x, Index p, T* scratch) {
   const auto& [batch, Tq, Tk, d_k, d_v] = x.sizes;
@@ -101,7 +102,6 @@ void forward_few(const ForwardCall<T>& x, Index p, T* scratch) {
   for (Index i = 0; i < Tq; ++i) {
     T* const out = matrix(x.out, p) + i * x.out.row_stride;
     for (Index c = 0; c < d_v; ++c) out[c] = sum[i] == 0 ? T{0} : out[c] / sum[i];
-    x.rows.max[p * Tq + i] = max[i], x.rows.sum[p * Tq + i] = sum[i];
   }
 }
 

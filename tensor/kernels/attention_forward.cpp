@@ -124,6 +124,7 @@ void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) 
   T* const out = matrix(x.out, p) + queries.begin * x.out.row_stride;
   for (int v = 0; v < vectors; ++v) {
     const Lanes<T, true> valid(std::clamp(count - v * lanes<T>, Index{0}, lanes<T>));
+    if (!x.rows.max) break;
     valid.store(max[v], x.rows.max + row + v * lanes<T>);
     valid.store(sum[v], x.rows.sum + row + v * lanes<T>);
   }
@@ -145,7 +146,7 @@ void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) 
 /// Strip number `task`, the last queries of a batch entry first: with a causal mask they have the most to do.
 template <class T>
 void forward_task(const ForwardCall<T>& x, Index task, T* scratch) {
-  if (x.sizes.Tq <= few_queries<T>) return forward_few(x, task, scratch);
+  if (x.sizes.Tq <= few_queries<T> && !x.rows.max) return forward_few(x, task, scratch);
   constexpr Index width = tile_columns<T>;
   const Index strips = (x.sizes.Tq + width - 1) / width, begin = (strips - 1 - task % strips) * width;
   const Range queries{begin, std::min(begin + width, x.sizes.Tq)};

@@ -173,6 +173,24 @@ TEST(AttentionKernels, weights_never_change_the_output) {
   }
 }
 
+// Weights and gradients make the weights again from what the forward kept of each row: of scores like these, any other rounding of theirs would be a
+// factor. Few queries are computed in another way where nothing is kept.
+TEST(AttentionKernels, rows_of_large_scores_sum_to_1) {
+  for (const DType dtype : {f32, f64})
+    for (const Index Tq : {1, 2, 3, 5}) {
+      SCOPED_TRACE(testing::Message() << dtype << ", " << Tq << " queries");
+      manual_seed(3);
+      const Tensor q = randn({Tq, 64}, dtype) * 300, k = randn({7, 64}, dtype) * 300;
+      Tensor v = ones({7, 1}, dtype).requires_grad_();
+      const Attention a = scaled_dot_product_attention(q, k, v, {.kernel = Kernel::tiled});
+      EXPECT_TRUE(within(sum(a.weights, -1), ones({Tq}, dtype), 1e-6));
+      sum(scaled_dot_product_attention(q, k, v, {.need_weights = false, .kernel = Kernel::tiled}).output).backward();
+      EXPECT_NEAR(sum(v.grad()).item<double>(), static_cast<double>(Tq), 1e-5);
+      const NoGrad off;
+      EXPECT_TRUE(within(scaled_dot_product_attention(q, k, v, {.need_weights = false, .kernel = Kernel::tiled}).output, a.output, 1e-5));
+    }
+}
+
 TEST(AttentionKernels, tiled_gradients_are_right_to_second_order) {
   manual_seed(2);
   for (bool need_weights : {false, true}) {

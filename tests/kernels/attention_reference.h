@@ -101,6 +101,7 @@ struct Problem {
 template <class T>
 struct Results {
   std::vector<T> out, max, sum, weights, dq, dk, dv, dbias;
+  std::vector<T> out_alone;  // of a forward that keeps no rows
 };
 
 /// `wanted` gradients: 1 dq, 2 dk, 4 dv, 8 dbias.
@@ -115,7 +116,8 @@ Results<R> results_for(const Problem<T>& x, unsigned wanted) {
           filled(batch * Tq * d_k, wanted & 1),
           filled(batch * Tk * d_k, wanted & 2),
           filled(batch * Tk * d_v, wanted & 4),
-          filled(batch * Tq * Tk, wanted & 8)};
+          filled(batch * Tq * Tk, wanted & 8),
+          filled(batch * Tq * d_v)};
 }
 template <class T>
 Results<T> make_results(const Problem<T>& x, unsigned wanted) {
@@ -132,6 +134,7 @@ void run_into(const Problem<T>& x, Results<T>& r) {
   };
   const std::vector<Index> out_at = begins(Tq * d_v), dq_at = begins(Tq * d_k), dk_at = begins(Tk * d_k), dv_at = begins(Tk * d_v);
   attention<T>(x.sizes, x.q.view(), x.k.view(), x.v.view(), x.scale, x.mask, x.dropout, {r.out.data(), out_at, d_v}, {r.max.data(), r.sum.data()});
+  attention<T>(x.sizes, x.q.view(), x.k.view(), x.v.view(), x.scale, x.mask, x.dropout, {r.out_alone.data(), out_at, d_v}, {nullptr, nullptr});
   const SoftmaxRows<const T> rows{r.max.data(), r.sum.data()};
   if (!r.weights.empty()) attention_weights<T>(x.sizes, x.q.view(), x.k.view(), x.scale, x.mask, rows, r.weights.data());
   const auto to = [](std::vector<T>& g) { return g.empty() ? nullptr : g.data(); };

@@ -54,6 +54,7 @@ class AttentionKernel : public testing::Test {
     const Results<double> want = test::reference(x);
     const Results<T> got = test::run(x);
     expect_near(got.out, want.out, "out", at_most);
+    expect_near(got.out_alone, want.out, "out without rows", at_most);
     expect_near(got.max, want.max, "max", at_most);
     expect_near(got.sum, want.sum, "sum", at_most);
     expect_near(got.weights, want.weights, "weights", at_most);
@@ -63,7 +64,7 @@ class AttentionKernel : public testing::Test {
     expect_near(got.dbias, want.dbias, "dbias", at_most);
   }
   static void expect_same_bits(const Results<T>& a, const Results<T>& b) {
-    EXPECT_TRUE(a.out == b.out && a.max == b.max && a.sum == b.sum && a.weights == b.weights) << "forward";
+    EXPECT_TRUE(a.out == b.out && a.out_alone == b.out_alone && a.max == b.max && a.sum == b.sum && a.weights == b.weights) << "forward";
     EXPECT_TRUE(a.dq == b.dq) << "dq";
     EXPECT_TRUE(a.dk == b.dk) << "dk";
     EXPECT_TRUE(a.dv == b.dv) << "dv";
