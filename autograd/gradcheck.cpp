@@ -132,10 +132,21 @@ class Check {
     return report_;
   }
 
+  static std::string in_words(const std::vector<Tensor>& outputs) {
+    std::string text;
+    for (const Tensor& t : outputs)
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", t.defined() ? fmt::format("{} {}", t.dtype(), t.shape()) : "undefined");
+    return text.empty() ? "none" : text;
+  }
+
   void evaluate(Values& all) const {
     const NoGrad off;
     all.clear();
-    for (const Tensor& t : fn_()) append(all, t);
+    const std::vector<Tensor> now = fn_();
+    const auto as_first = [](const Tensor& a, const Tensor& b) { return a.defined() && a.dtype() == b.dtype() && a.shape() == b.shape(); };
+    if (!std::equal(now.begin(), now.end(), outputs_.begin(), outputs_.end(), as_first))
+      raise<Error>("gradcheck: the function's outputs change with its inputs: {} at first, {} near them", in_words(outputs_), in_words(now));
+    for (const Tensor& t : now) append(all, t);
   }
 
   /// The values of `f` and what the last bits of the inputs do to them.

@@ -294,6 +294,24 @@ TEST(Gradcheck, what_it_takes) {
   EXPECT_TRUE(gradcheck([] { return ones({2}, f64); }, NamedTensors{}).ok);
 }
 
+TEST(Gradcheck, outputs_are_of_one_kind) {
+  const Tensor x = randn({3}, f64).requires_grad_();
+  const auto refused = [&](const std::function<Tensors(int)>& at_call) {
+    int calls = 0;
+    return thrown<Error>([&] { gradcheck([&] { return at_call(++calls); }, NamedTensors{{"x", x}}); });
+  };
+  EXPECT_EQ(refused([&](int call) { return call > 4 ? Tensors{} : Tensors{x * 2.0}; }),
+            "gradcheck: the function's outputs change with its inputs: f64 (3,) at first, none near them");
+  EXPECT_EQ(refused([&](int call) {
+              return Tensors{call > 4 ? x * 2 : expand(x * 2, {2, 3}) * 1.0};
+            }),
+            "gradcheck: the function's outputs change with its inputs: f64 (2, 3) at first, f64 (3,) near them");
+  EXPECT_EQ(refused([&](int call) { return Tensors{call > 4 ? (x * 2).to(f32) : x * 2}; }),
+            "gradcheck: the function's outputs change with its inputs: f64 (3,) at first, f32 (3,) near them");
+  EXPECT_EQ(refused([&](int call) { return Tensors{call > 4 ? Tensor() : x * 2}; }),
+            "gradcheck: the function's outputs change with its inputs: f64 (3,) at first, undefined near them");
+}
+
 TEST(Gradcheck, single_precision_when_asked_for) {
   const GradcheckOptions f32_too{.mode = GradcheckMode::full(), .allow_f32 = true};
   const auto good = [](const Tensors& x) { return softmax(matmul(x[0], x[1]), -1); };
