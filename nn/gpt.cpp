@@ -89,6 +89,9 @@ Tensor GPTTransformer::operator()(const Tensor& idx, std::vector<KVCache>* cache
     detail::require_no_recording(op);
     if (caches->empty()) caches->resize(h.size());
     if (caches->size() != h.size()) detail::raise<ShapeError>(op, "wants a cache for each layer: {} caches, n_layer={}", caches->size(), h.size());
+    for (const KVCache& cache : *caches)
+      if (cache.length() != caches->front().length())
+        detail::raise<ShapeError>(op, "the caches of its layers are of one length: {} and {}", caches->front().length(), cache.length());
   }
   const Index T = idx.size(1), past = caches && !caches->empty() ? caches->front().length() : 0, block_size = wpe.weight.size(0);
   if (past + T > block_size)

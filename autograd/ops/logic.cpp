@@ -99,8 +99,11 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, Caller
   (void)detail::common_shape(op, a, b);
   if (!(rtol >= 0 && atol >= 0)) detail::raise<Error>(op, "a tolerance is negative or not a number: rtol {}, atol {}", rtol, atol);
   const detail::Unseen inside;
-  const DType dtype = detail::is_float(a.dtype()) ? a.dtype() : f64;
-  const Tensor expected = b.to(dtype), off_by = abs(a.to(dtype) - expected);
+  const bool whole = !detail::is_float(a.dtype());
+  const DType dtype = whole ? f64 : a.dtype();
+  const Tensor expected = b.to(dtype), rough = abs(a.to(dtype) - expected);
+  // Whole numbers are subtracted as such, where the difference is one: f64 does not hold all of them.
+  const Tensor off_by = whole ? where(lt(rough, 0x1p62), abs(a.to(i64) - b.to(i64)).to(f64), rough) : rough;
   // Infinities that are equal are off by NaN; beside an infinity that is expected, any number is within a bound that is infinite.
   return all(eq(a, b) | (isfinite(off_by) & le(off_by, atol + rtol * abs(expected)))).item<bool>();
 }

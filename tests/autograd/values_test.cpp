@@ -204,6 +204,10 @@ TEST(Values, allclose) {
 
   EXPECT_TRUE(allclose(tensor({100000, 7}, i64), tensor({100001, 7}, i64)));
   EXPECT_FALSE(allclose(tensor({1000, 7}, i64), tensor({1001, 7}, i64)));
+  constexpr std::int64_t large = std::int64_t{1} << 53, most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_TRUE(allclose(from_vector<Index>({large + 1}, 1), from_vector<Index>({large}, 1), 0, 1));
+  EXPECT_FALSE(allclose(from_vector<Index>({large + 1}, 1), from_vector<Index>({large}, 1), 0, 0));
+  EXPECT_FALSE(allclose(from_vector<Index>({most}, 1), from_vector<Index>({-most - 1}, 1), 0, 10));
   EXPECT_TRUE(allclose(eq(b, 4), tensor({1, 0}, boolean)));
   EXPECT_FALSE(allclose(eq(b, 4), eq(b, -8)));
 

@@ -263,6 +263,11 @@ TEST(GPT, RefusesWhatMakesNoSense) {
               m(randint(0, 11, {1, 1}), &caches, here);
             }),
             "GPT: wants a cache for each layer: 1 caches, n_layer=2 (called at run.cpp:7)");
+  caches.resize(2);
+  EXPECT_EQ(message_of<ShapeError>([&] {
+              m(randint(0, 11, {1, 1}), &caches, here);
+            }),
+            "GPT: the caches of its layers are of one length: 6 and 0 (called at run.cpp:7)");
 }
 
 }  // namespace
