@@ -345,6 +345,7 @@ std::string Tensor::name() const {
 void Tensor::register_hook(std::function<Tensor(const Tensor&)> f) const {
   if (!requires_grad())
     detail::raise<GradError>("register_hook: the tensor of shape {} does not require a gradient", impl("register_hook").layout.shape);
+  if (!f) detail::raise<GradError>("register_hook: there is no function to call");
   detail::node_of(*this)->extend().hooks[impl_->slot].push_back(std::move(f));
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <initializer_list>
+
 #include "module.h"
 
 namespace heed::nn {
@@ -10,6 +12,8 @@ class LayerNorm {
  public:
   /// Error for an eps that is negative or not finite.
   explicit LayerNorm(const Dims& normalized_shape, double eps = 1e-5);
+  /// `LayerNorm({16})`
+  explicit LayerNorm(std::initializer_list<Index> normalized_shape, double epsilon = 1e-5) : LayerNorm(Dims(normalized_shape), epsilon) {}
 
   Tensor operator()(const Tensor& x, Caller = Caller::here()) const;  ///< of x's shape
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -30,8 +31,6 @@ class Sequential {
   std::tuple<Layers...> layers;  ///< `std::get<0>(mlp.layers)`
 
  private:
-  static constexpr KVCache* no_cache = nullptr;
-
   template <std::size_t i, class X>
   auto run(const X& x, Caller caller) const {
     if constexpr (i == sizeof...(Layers)) {
@@ -40,10 +39,12 @@ class Sequential {
       const auto& layer = std::get<i>(layers);
       if constexpr (std::invocable<decltype(layer), const X&, Caller>)
         return run<i + 1>(layer(x, caller), caller);
-      else if constexpr (std::invocable<decltype(layer), const X&, KVCache*, Caller>)
-        return run<i + 1>(layer(x, no_cache, caller), caller);
-      else if constexpr (std::invocable<decltype(layer), const X&, const Mask&, KVCache*, Caller>)
-        return run<i + 1>(layer(x, Mask(), no_cache, caller), caller);
+      else if constexpr (std::invocable<decltype(layer), const X&, std::nullptr_t, Caller>)  // no cache, or no caches
+        return run<i + 1>(layer(x, nullptr, caller), caller);
+      else if constexpr (std::invocable<decltype(layer), const X&, const Mask&, Caller>)
+        return run<i + 1>(layer(x, Mask(), caller), caller);
+      else if constexpr (std::invocable<decltype(layer), const X&, const Mask&, std::nullptr_t, Caller>)
+        return run<i + 1>(layer(x, Mask(), nullptr, caller), caller);
       else
         return run<i + 1>(layer(x), caller);
     }

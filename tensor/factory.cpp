@@ -160,7 +160,7 @@ Tensor tensor(const detail::Nested& values, DType dtype) {
   });
 }
 
-template <class T>
+template <detail::ElementType T>
 Tensor from_vector(const std::vector<T>& values, const Dims& shape) {
   const DType dtype = detail::dtype_of<T>();
   const Index count = detail::checked_numel("from_vector", shape, sizeof(T));

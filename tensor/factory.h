@@ -12,6 +12,10 @@ namespace heed {
 
 namespace detail {
 
+/// What tensors hold: f32, f64, i64 and boolean.
+template <class T>
+concept ElementType = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, Index> || std::same_as<T, bool>;
+
 /// A C++ number as it was written: whole numbers stay exact.
 struct Number {
   double real = 0;
@@ -73,7 +77,7 @@ Tensor arange(const detail::Number& end, DType = f32);
 /// braces, DTypeError for a number that the dtype cannot hold: a fraction in i64, anything but 0 and 1 in boolean.
 Tensor tensor(const detail::Nested& values, DType = f32);
 /// The dtype follows from T: float, double, Index or bool. ShapeError when the count of values is not that of the shape.
-template <class T>
+template <detail::ElementType T>
 Tensor from_vector(const std::vector<T>& values, const Dims& shape);
 extern template Tensor from_vector(const std::vector<float>&, const Dims&);
 extern template Tensor from_vector(const std::vector<double>&, const Dims&);

@@ -70,6 +70,7 @@ TEST(Hooks, what_they_return_is_checked_and_copied) {
   result = ones({2}, f32);
   EXPECT_THAT(thrown<GradError>([&] { sum(x).backward(); }), AllOf(HasSubstr("hook"), HasSubstr("f32")));
   EXPECT_FALSE(x.grad().defined());
+  EXPECT_THROW(tensor({1, 2}, f64).requires_grad_().register_hook(nullptr), GradError);
   EXPECT_THROW(tensor({1, 2}, f64).register_hook([](const Tensor& g) { return g; }), GradError);
 }
 

@@ -43,6 +43,10 @@ TEST(Callers, OfLayersInARow) {
   expect_located("linear", [&] { mlp(ones({2, 4}, f64)); });
   expect_located("MultiHeadAttention", [&] { encoders(ones({2, 3})); });
   expect_located("layer_norm", [&] { blocks(ones({1, 2, 3})); });
+  const nn::Sequential heads(nn::LayerNorm({4}), nn::SingleHeadSelfAttention(5, 3));
+  expect_located("SingleHeadSelfAttention", [&] { heads(ones({2, 4})); });
+  const nn::Sequential models(nn::GPT({.vocab_size = 5, .block_size = 4, .n_layer = 1, .n_head = 2, .n_embd = 4}));
+  expect_located("GPT", [&] { models(zeros({1, 5}, i64)); });
 }
 
 TEST(Callers, OfMultiHeadAttention) {
