@@ -122,9 +122,8 @@ void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) 
 
   const Index row = p * Tq + queries.begin;
   T* const out = matrix(x.out, p) + queries.begin * x.out.row_stride;
-  for (int v = 0; v < vectors; ++v) {
+  for (int v = 0; x.rows.max && v < vectors; ++v) {
     const Lanes<T, true> valid(std::clamp(count - v * lanes<T>, Index{0}, lanes<T>));
-    if (!x.rows.max) break;
     valid.store(max[v], x.rows.max + row + v * lanes<T>);
     valid.store(sum[v], x.rows.sum + row + v * lanes<T>);
   }
