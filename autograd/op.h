@@ -285,6 +285,12 @@ class OpNode final : public Node {
   };
 };
 
+/// Whether an op of these inputs, tensors or vectors of them, is recorded: whether a backward may come.
+template <class... Inputs>
+bool is_recorded(const Inputs&... inputs) {
+  return thread_state.grad_enabled && (needs_grad(inputs) || ...);
+}
+
 template <class Outputs, class F, class... Inputs>
 void record_outputs(const OpName& op, Outputs outputs, F&& f, const Inputs&... inputs) {
   if (thread_state.observer) {
@@ -292,7 +298,7 @@ void record_outputs(const OpName& op, Outputs outputs, F&& f, const Inputs&... i
     (append_input(all, inputs), ...);
     thread_state.observer->on_record(op, outputs, all);
   }
-  if (!thread_state.grad_enabled || !(needs_grad(inputs) || ...)) return;
+  if (!is_recorded(inputs...)) return;
   Ref<Node> node = OpNode<std::decay_t<F>>::make(op, std::decay_t<F>(std::forward<F>(f)), (count_inputs(inputs) + ...), outputs.size());
   Edge* edge = node->edges.data();
   (connect_all(edge, inputs), ...);

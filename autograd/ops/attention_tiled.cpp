@@ -232,9 +232,8 @@ Attention tiled_attention(const AttentionCall& call) {
   const Tensor keep = all_of(call.options.mask.keeps(), caller), bias = sum_of(call.options.mask.biases(), caller);
 
   Tensor output = empty_in_order_of(call.q, with_matrix(batch, p.sizes.Tq, p.sizes.d_v), call.op);
-  const bool recorded = thread_state.grad_enabled && (needs_grad(call.q) || needs_grad(call.k) || needs_grad(call.v) || needs_grad(bias));
   Tensor row_max, row_sum;
-  if (recorded || call.options.need_weights)
+  if (call.options.need_weights || is_recorded(call.q, call.k, call.v, bias))
     for (Tensor* rows : {&row_max, &row_sum}) *rows = make_empty({p.sizes.batch, p.sizes.Tq}, dtype, call.op);
   dispatch_float(dtype, [&]<class T>() {
     const Problem::Arguments<T> a(p, call.q, call.k, call.v, keep, bias);
