@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "../autograd/mask.h"
-#include "kv_cache.h"
 #include "module.h"
 
 namespace heed::nn {
