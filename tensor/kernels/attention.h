@@ -58,7 +58,7 @@ struct SoftmaxRows {
   T *max, *sum;
 };
 
-/// out (batch, Tq, d_v) and what weights and the backward want of the rows; null where neither is to come, which is faster for a few queries. Queries
+/// out (batch, Tq, d_v) and what weights and the backward want of the rows; null where neither is to come, which changes no bit of `out`. Queries
 /// that may attend to nothing give 0.
 template <class T>
 void attention(const AttentionSizes&, Batched<const T> q, Batched<const T> k, Batched<const T> v, T scale, const AttentionMask<T>&,

@@ -10,6 +10,7 @@
 #include "attention-inl.h"
 #include "attention.h"
 #include "attention_call.h"
+#include "attention_few-inl.h"
 
 #ifndef HEED_ATTENTION_BACKWARD_ONCE
 #define HEED_ATTENTION_BACKWARD_ONCE
@@ -105,7 +106,7 @@ void load_queries(const BackwardCall<T>& x, const TilePlace& at, const Parts<T>&
   const T* q = matrix(x.q, at.p) + at.queries.begin * x.q.row_stride;
   const T* dout = matrix(x.dout, at.p) + at.queries.begin * x.dout.row_stride;
   const T* out = matrix(x.out, at.p) + at.queries.begin * x.out.row_stride;
-  pack_queries(q, x.q.row_stride, count, x.sizes.d_k, x.scale, parts.q, at.width);
+  if (!are_few<T>(x.sizes)) pack_queries(q, x.q.row_stride, count, x.sizes.d_k, x.scale, parts.q, at.width);
   if (x.wants_scores()) pack_queries(dout, x.dout.row_stride, count, x.sizes.d_v, T{1}, parts.dout, at.width);
   load_softmax_rows(x.rows, row, count, at.width, parts.shift, parts.share);
   for (Index i = 0; i < at.width; ++i)
@@ -123,7 +124,10 @@ void backward_tile(const BackwardCall<T>& x, const Visibility& visible, const Ti
   T* const s = parts.s;
   T* const ds = parts.ds;
 
-  multiply_tiles(n, columns, d_k, k, x.k.row_stride, Index{1}, parts.q + first, width, s + first, width, false);
+  if (are_few<T>(x.sizes))
+    score_few_tile(x.q, x.k, x.sizes, x.scale, at, parts.q, s);
+  else
+    multiply_tiles(n, columns, d_k, k, x.k.row_stride, Index{1}, parts.q + first, width, s + first, width, false);
   if (x.wants_scores()) multiply_tiles(n, columns, d_v, v, x.v.row_stride, Index{1}, parts.dout + first, width, ds + first, width, false);
   const Range open = visible.all_keys({at.queries.begin + first, at.queries.end});
   if (x.mask.has_added()) load_added(x.mask, at, parts.rows, parts.tile);

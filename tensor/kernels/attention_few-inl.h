@@ -20,8 +20,38 @@ template <class T>
 inline constexpr Index few_queries = std::max<Index>(lanes<T> / 4, 1);
 
 template <class T>
-Index few_scratch(const ForwardCall<T>& x) {
-  return few_queries<T> * (x.sizes.d_k + 2 * key_block);
+bool are_few(const AttentionSizes& sizes) {
+  return sizes.Tq <= few_queries<T>;
+}
+
+template <class T>
+Index few_scratch(const AttentionSizes& sizes) {
+  return few_queries<T> * (sizes.d_k + 2 * key_block);
+}
+
+/// All queries of batch entry p, scaled, in rows of `out`.
+template <class T>
+HWY_INLINE void scale_few(const Batched<const T>& q, Index p, const AttentionSizes& sizes, T scale, T* out) {
+  for (Index i = 0; i < sizes.Tq; ++i)
+    for (Index c = 0; c < sizes.d_k; ++c) out[i * sizes.d_k + c] = scale * matrix(q, p)[i * q.row_stride + c];
+}
+
+/// Scores of the scaled queries: query i and key j of the tile at s[i * query_step + j * key_step]. Outputs, weights and gradients of few queries all
+/// come from here: summed in another order scores are rounded otherwise, and exp(s - max) turns a difference of large scores into a factor.
+template <class T>
+HWY_INLINE void score_few(const T* q, const Batched<const T>& k, const AttentionSizes& sizes, const TilePlace& at, T* s, Index query_step,
+                          Index key_step) {
+  const T* keys = matrix(k, at.p) + at.keys.begin * k.row_stride;
+  multiply_dots(Few<T>{sizes.Tq, at.keys.size(), sizes.d_k, {q, sizes.d_k, 1}, {keys, 1, k.row_stride}, s, query_step, key_step, false});
+}
+
+/// The same as a tile, keys down: scores of lanes without a query are 0. `rows` has few_queries * d_k elements.
+template <class T>
+HWY_INLINE void score_few_tile(const Batched<const T>& q, const Batched<const T>& k, const AttentionSizes& sizes, T scale, const TilePlace& at,
+                               T* HWY_RESTRICT rows, T* HWY_RESTRICT s) {
+  std::fill_n(s, at.keys.size() * at.width, T{0});
+  scale_few(q, at.p, sizes, scale, rows);
+  score_few(rows, k, sizes, at, s, Index{1}, at.width);
 }
 
 /// Adds to the scores of query i of keys [j.begin, j.end), and fills up with forbidden ones to whole vectors. `added` is null or a row of added_rows.
@@ -62,8 +92,7 @@ HWY_INLINE T soften_row(Index n, T* s, T& max, T& sum) {
   return fade;
 }
 
-/// All queries of batch entry p. Rows are not kept: scores that are summed in another order than those of weights and gradients are rounded
-/// otherwise, and exp(s - max) turns a difference of large scores into a factor.
+/// All queries of batch entry p.
 template <class T>
 void forward_few(const ForwardCall<T>& x, Index p, T* scratch) {
   const auto& [batch, Tq, Tk, d_k, d_v] = x.sizes;
@@ -71,9 +100,9 @@ void forward_few(const ForwardCall<T>& x, Index p, T* scratch) {
   T* const other = s + few_queries<T> * key_block;
   T* const q = other + few_queries<T> * key_block;
   T max[few_queries<T>], sum[few_queries<T>];
+  scale_few(x.q, p, x.sizes, x.scale, q);
   for (Index i = 0; i < Tq; ++i) {
     max[i] = -infinity<T>, sum[i] = 0;
-    for (Index c = 0; c < d_k; ++c) q[i * d_k + c] = x.scale * matrix(x.q, p)[i * x.q.row_stride + c];
     std::fill_n(matrix(x.out, p) + i * x.out.row_stride, d_v, T{0});
   }
   const Visibility visible(x.sizes, x.mask, p);
@@ -81,9 +110,8 @@ void forward_few(const ForwardCall<T>& x, Index p, T* scratch) {
   for (Index j = keys.begin; j < keys.end; j += key_block) {
     const TilePlace at{p, {0, Tq}, {j, std::min(j + key_block, keys.end)}, 0};
     const Index n = at.keys.size();
-    const T* k = matrix(x.k, p) + j * x.k.row_stride;
     const T* v = matrix(x.v, p) + j * x.v.row_stride;
-    multiply_dots(Few<T>{Tq, n, d_k, {q, d_k, 1}, {k, 1, x.k.row_stride}, s, key_block, 1, false});
+    score_few(q, x.k, x.sizes, at, s, key_block, Index{1});
     const bool added = x.mask.has_added();
     const Index step = added && added_rows(x.mask, at, other) > 1 ? n : 0;
     for (Index i = 0; i < Tq; ++i) mask_row(x.mask, visible, p, i, at.keys, added ? other + i * step : nullptr, s + i * key_block);
@@ -102,6 +130,7 @@ void forward_few(const ForwardCall<T>& x, Index p, T* scratch) {
   for (Index i = 0; i < Tq; ++i) {
     T* const out = matrix(x.out, p) + i * x.out.row_stride;
     for (Index c = 0; c < d_v; ++c) out[c] = sum[i] == 0 ? T{0} : out[c] / sum[i];
+    if (x.rows.max) x.rows.max[p * Tq + i] = max[i], x.rows.sum[p * Tq + i] = sum[i];
   }
 }
 

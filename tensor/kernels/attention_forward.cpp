@@ -34,7 +34,7 @@ Strip strip_of(const ForwardCall<T>& x) {
   constexpr Index width = tile_columns<T>;
   const Index keys = std::min(key_block, x.sizes.Tk);
   const Index extra = (x.mask.has_added() || x.dropout.p > 0) ? 2 : 0;
-  return {width, std::max(width * (x.sizes.d_k + x.sizes.d_v + (1 + extra) * keys), few_scratch(x))};
+  return {width, std::max(width * (x.sizes.d_k + x.sizes.d_v + (1 + extra) * keys), few_scratch<T>(x.sizes))};
 }
 
 /// Turns n scores of each lane, `width` apart, into exp(s - max), with the running maximum and sum brought up to date. Returns what earlier sums and
@@ -145,7 +145,7 @@ void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) 
 /// Strip number `task`, the last queries of a batch entry first: with a causal mask they have the most to do.
 template <class T>
 void forward_task(const ForwardCall<T>& x, Index task, T* scratch) {
-  if (x.sizes.Tq <= few_queries<T> && !x.rows.max) return forward_few(x, task, scratch);
+  if (are_few<T>(x.sizes)) return forward_few(x, task, scratch);
   constexpr Index width = tile_columns<T>;
   const Index strips = (x.sizes.Tq + width - 1) / width, begin = (strips - 1 - task % strips) * width;
   const Range queries{begin, std::min(begin + width, x.sizes.Tq)};
@@ -180,12 +180,16 @@ void weights_task(const ForwardCall<T>& x, Index task, T* scratch) {
   HWY_ALIGN T shift[width];
   HWY_ALIGN T share[width];
   load_softmax_rows<T>({x.rows.max, x.rows.sum}, p * Tq + begin, queries.size(), width, shift, share);
-  pack_queries(matrix(x.q, p) + begin * x.q.row_stride, x.q.row_stride, queries.size(), d_k, x.scale, q, width);
+  const bool few = are_few<T>(x.sizes);
+  if (!few) pack_queries(matrix(x.q, p) + begin * x.q.row_stride, x.q.row_stride, queries.size(), d_k, x.scale, q, width);
   const Index step = equal_block(keys.size(), key_block);
   for (Index j = keys.begin; j < keys.end; j += step) {
     const TilePlace at{p, queries, {j, std::min(j + step, keys.end)}, width};
     const Index n = at.keys.size();
-    multiply_tiles(n, width, d_k, matrix(x.k, p) + j * x.k.row_stride, x.k.row_stride, Index{1}, q, width, s, width, false);
+    if (few)
+      score_few_tile(x.q, x.k, x.sizes, x.scale, at, q, s);
+    else
+      multiply_tiles(n, width, d_k, matrix(x.k, p) + j * x.k.row_stride, x.k.row_stride, Index{1}, q, width, s, width, false);
     if (added) load_added(x.mask, at, rows, tile);
     mask_tile(x.mask, visible, at, Index{0}, added ? tile : nullptr, s);
     for (Index i = 0; i < width; i += lanes<T>) {
