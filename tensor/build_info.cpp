@@ -16,8 +16,8 @@ std::string build_info() {
 #else
   constexpr const char* threads = "without OpenMP";
 #endif
-  return fmt::format("heed {}, {}, {}, {}, {}, {}, {} threads", version(), HEED_COMPILER, HEED_BUILD_TYPE, kernels::simd_target(), onednn, threads,
-                     detail::num_threads());
+  return fmt::format("heed {}, {}, {}, {} of {}, {}, {}, {} threads", version(), HEED_COMPILER, HEED_BUILD_TYPE, kernels::simd_target(),
+                     kernels::simd_targets(), onednn, threads, detail::num_threads());
 }
 
 }  // namespace heed

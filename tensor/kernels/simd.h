@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <type_traits>
 
 #include "sanitizers.h"
@@ -38,8 +39,16 @@
 
 namespace heed::kernels {
 
-/// Highway's name of the target that kernels run on here: the best that they are compiled for and the CPU has.
-const char* simd_target();
+/// Highway's name of the target that kernels run on here: the best of simd_targets() that HEED_SIMD allows.
+std::string simd_target();
+/// "AVX3 AVX2 SCALAR": those that kernels are compiled for and the CPU has, the best first.
+std::string simd_targets();
+
+/// HEED_SIMD=AVX2 in the environment makes AVX2 the best target that is used. A name that is not among simd_targets() changes nothing and is told on
+/// stderr, as OpenMP tells of its variables. Whether a target was set.
+bool limit_simd_targets();
+/// Before any kernel runs, in every program that has one.
+inline const bool simd_targets_are_limited = limit_simd_targets();
 
 /// The kernel for T of a pair that differs in the element type.
 template <class T, class F32, class F64>
