@@ -30,8 +30,10 @@ others = ["sdpa_train 12,1000,64", "sdpa_train 12,77,64", "sdpa_train 12,1024,32
           "sdpa_train 12,1024,64 full", "sdpa_train 8,4096,64 full", "sdpa_train 12,1024,64 keep", "sdpa_train 12,1024,64 window=128",
           "sdpa_train 12,1024,64 lengths", "sdpa_train 12,1024,64 f64", "attention_shapes 100,128,64", "overhead add 4x4 chain=10000",
           "overhead add 4x4 chain=1000000"]
-# What oneDNN has a part in, for --without-onednn.
-with_products = ["attention_step 128,128,64", "attention_step 1024,512,64", "gpt 4,4,128,64,12", "linear 1024,768,3072"]
+# What oneDNN can have a part in: measured by either backend too.
+both_ways = ["attention_step 128,128,64", "attention_step 1024,512,64", "gpt 4,4,128,64,12", "linear 1024,768,3072", "sdpa_train 12,256,64 composed",
+             "softmax 128,128", "softmax 1024,64", "softmax 4096,128", "softmax 8192,1024", "softmax_train 128,128", "softmax_train 1024,64",
+             "softmax_train 4096,128", "softmax_train 8192,1024"]
 
 
 class Process:
@@ -127,15 +129,17 @@ class Session:
         heed.close()
         return entries
 
-    def without_onednn(self, row):
-        """Seconds of the row on one thread by a heed that is built without oneDNN, and by the usual one right before and after."""
-        def timed(worker):
-            process = Process([worker])
-            times = [process.ask(1, 0.1, row)["seconds"] for _ in range(3)]
-            process.close()
-            return median(times)
-        before, portable, after = timed(self.worker), timed(str(self.options.portable / "bench/rows/report_rows")), timed(self.worker)
-        return {"row": row, "seconds": portable, "seconds_with": (before + after) / 2}
+    def backends(self, row, threads):
+        """Seconds of the row by the backend that heed chooses and by each of the two, in turn: the fastest of five samples."""
+        workers = {backend: Process([self.worker]) for backend in ["automatic", "onednn", "portable"]}
+        times = {backend: [] for backend in workers}
+        for _ in range(5):
+            for backend, worker in workers.items():
+                answer = worker.ask(threads, 0.05, row if backend == "automatic" else f"{row} {backend}")
+                times[backend].append(answer.get("seconds"))
+        for worker in workers.values():
+            worker.close()
+        return {"row": row, "threads": threads, **{backend: min(t) if None not in t else None for backend, t in times.items()}}
 
     def growth(self):
         """What bench_attention finds about cost over T: Markdown."""
@@ -212,11 +216,10 @@ def arguments():
     parser.add_argument("--fill", metavar="FILE.md", type=Path, help="put the report between the lines <!-- report --> and <!-- end of report --> of that file too")
     parser.add_argument("--before", metavar="OLD.json", type=Path, help="show the change since that run")
     parser.add_argument("--python", metavar="PATH", help="the interpreter that has PyTorch")
-    parser.add_argument("--without-onednn", action="store_true", help="also what some rows cost in a build without it (build-no-onednn/)")
+    parser.add_argument("--backends", action="store_true", help="the rows by oneDNN and by heed's own kernels too, beside each other; a part of the full report")
     parser.add_argument("--no-peer", action="store_true", help="heed alone")
     parser.add_argument("--threads", metavar="N,N", default="1,2", type=lambda s: [int(n) for n in s.split(",")], help="numbers of threads (1,2)")
     parser.add_argument("--build", metavar="DIR", type=Path, default=here.parent / "build", help=argparse.SUPPRESS)
-    parser.add_argument("--portable", metavar="DIR", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -249,10 +252,11 @@ def main():
     for row in selected(options):
         note(row)
         rows += session.measure(row)
-    if options.portable:
-        note("without oneDNN")
-        report["without_onednn"] = [session.without_onednn(row) for row in with_products]
-    if not options.quick and options.only is None:
+    whole = not options.quick and options.only is None
+    if options.backends or whole:
+        note("backends")
+        report["backends"] = [session.backends(row, threads) for row in (both_ways if whole else selected(options)) for threads in options.threads]
+    if whole:
         note("how cost grows")
         report["growth"] = session.growth()
     ended = {t: session.ceilings(t) for t in options.threads}

@@ -8,26 +8,15 @@ jobs=$(getconf _NPROCESSORS_ONLN)
 
 command -v python3 >/dev/null || { echo "report: needs python3" >&2 && exit 1; }
 case " $* " in *" -h "* | *" --help "*) exec python3 "$top/bench/report.py" --help ;; esac
-portable=()
-case " $* " in *" --without-onednn "*) portable=(--portable "$top/build-no-onednn") ;; esac
-
-configure() { # configure FOLDER [OPTION...]
-  local folder=$1 generator=()
-  shift
-  # A folder that was configured before keeps its generator.
-  if [ ! -e "$folder/CMakeCache.txt" ] && command -v ninja >/dev/null; then generator=(-G Ninja); fi
-  cmake -S "$top" -B "$folder" "${generator[@]}" -DHEED_BUILD_BENCH=ON "$@"
-}
 
 {
   "$top/setup.sh"
-  configure "$build"
+  generator=()
+  # A folder that was configured before keeps its generator.
+  if [ ! -e "$build/CMakeCache.txt" ] && command -v ninja >/dev/null; then generator=(-G Ninja); fi
+  cmake -S "$top" -B "$build" "${generator[@]}" -DHEED_BUILD_BENCH=ON
   type=$(sed -n 's/^CMAKE_BUILD_TYPE:[A-Z]*=//p' "$build/CMakeCache.txt")
   [ "$type" = Release ] || { echo "report: $build is a build for $type: remove it, or configure it for Release" && exit 1; }
   cmake --build "$build" --parallel "$jobs" --target report_rows bench_attention
-  if [ ${#portable[@]} -gt 0 ]; then
-    configure "${portable[1]}" -DHEED_WITH_ONEDNN=OFF
-    cmake --build "${portable[1]}" --parallel "$jobs" --target report_rows
-  fi
 } >&2 # standard output is the report
-exec python3 "$top/bench/report.py" --build "$build" "${portable[@]}" "$@"
+exec python3 "$top/bench/report.py" --build "$build" "$@"

@@ -108,9 +108,14 @@ def steady_table(report):
     return table(["steady run", "threads", "blocks", "of them new", "page faults", "malloc", "locks", "primitives made", "parallel regions", "peak", "must be kept", "very first run"], rows)
 
 
-def without_onednn_table(report):
-    rows = [[e["row"], time_text(e["seconds_with"]), time_text(e["seconds"]), ratio_text(e["seconds"] / e["seconds_with"])] for e in report["without_onednn"]]
-    return table(["1 thread", "with oneDNN", "without", "without / with"], rows)
+def backends_table(report):
+    """Times, and how far what heed chooses is from the faster of the two."""
+    rows = []
+    for e in report["backends"]:
+        measured = [t for t in (e["onednn"], e["portable"]) if t]
+        rows.append([e["row"], str(e["threads"])] + [time_text(e[k]) if e[k] else "-" for k in ("automatic", "onednn", "portable")] +
+                    [ratio_text(e["automatic"] / min(measured)) if e["automatic"] and measured else "-"])
+    return table(["by backend", "threads", "automatic", "oneDNN", "portable", "automatic / faster"], rows)
 
 
 def markdown(report, before=None):
@@ -127,7 +132,7 @@ def markdown(report, before=None):
     if unsteady and report["comparable"]:
         parts.append("Not compared, because the machine changed by more than 10 % meanwhile: " + ", ".join(unsteady) + ".\n")
     parts.append(steady_table(report))
-    if "without_onednn" in report:
-        parts.append(without_onednn_table(report))
+    if "backends" in report:
+        parts.append(backends_table(report))
     parts.append(report.get("growth", ""))
     return "\n".join(p for p in parts if p)

@@ -36,6 +36,7 @@
 #include "nn/text/dataset.h"
 #include "nn/text/tokenizer.h"
 #include "nn/transformer_encoder_layer.h"
+#include "tensor/backend.h"
 #include "tensor/build_info.h"
 #include "tensor/factory.h"
 #include "tensor/io/npy.h"

@@ -63,6 +63,7 @@ struct Subject {
 
   json sample(int threads, double seconds) {
     set_num_threads(threads);
+    const BackendGuard backend(work->row.backend);
     json answer = {{"row", work->row.name}, {"threads", threads}};
     const bool first = last_threads == 0, other_threads = threads != last_threads;
     double once = 0;

@@ -54,6 +54,10 @@ Row::Row(const std::string& text) : name(text) {
     const auto number = [&] { return whole(name, equals == std::string::npos ? "" : std::string_view(word).substr(equals + 1)); };
     if (word == "f64")
       dtype = f64;
+    else if (word == "onednn")
+      backend = Backend::onednn;
+    else if (word == "portable")
+      backend = Backend::portable;
     else if (overhead && key == "chain")
       chain = number();
     else if (sdpa && word == "composed")

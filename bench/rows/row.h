@@ -19,8 +19,8 @@ namespace heed::bench {
 ///   softmax rows,columns                  over the columns
 ///   softmax_train rows,columns            and its gradient
 ///
-/// All take `f64`; sdpa also `composed` (the kernel), `d_v=N`, and in place of causal alone: `full` (no mask), `window=N` (and causal), `keep`
-/// (half of all pairs, at random) and `lengths` (keys up to T b / B for batch entry b = 1 ... B).
+/// All take `f64`, and `onednn` or `portable` (the Backend); sdpa also `composed` (the kernel), `d_v=N`, and in place of causal alone: `full` (no
+/// mask), `window=N` (and causal), `keep` (half of all pairs, at random) and `lengths` (keys up to T b / B for batch entry b = 1 ... B).
 struct Row {
   /// Error for what is not such a name, with the reason.
   explicit Row(const std::string& name);
@@ -30,6 +30,7 @@ struct Row {
   std::string name, kind;
   std::vector<Index> sizes;
   DType dtype = f32;
+  Backend backend = Backend::automatic;
   Kernel kernel = Kernel::automatic;
   Sight sight = Sight::causal;
   Index window = 0, d_v = 0;

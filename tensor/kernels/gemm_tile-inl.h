@@ -11,9 +11,9 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "../dtype.h"
+#include "unrolled-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::kernels {
@@ -85,16 +85,6 @@ struct TileJob {
   Index tail;  ///< columns in the last vector of a partial tile
   bool add;    ///< c += a b
 };
-
-/// f(0), f(1), ... with compile-time numbers, written out: an array indexed in a loop may end up in memory, and the sums of a tile must not.
-template <class F, int... i>
-HWY_INLINE void unrolled(std::integer_sequence<int, i...>, const F& f) {
-  (f(std::integral_constant<int, i>()), ...);
-}
-template <int count, class F>
-HWY_INLINE void unrolled(const F& f) {
-  unrolled(std::make_integer_sequence<int, count>(), f);
-}
 
 /// rows x (vectors * lanes) elements of C, kept in registers for the whole of k; the last vector has `tail` columns when `partial`.
 /// Every element is summed in the order of k, whatever tile it lies in.

@@ -257,6 +257,15 @@ SoftmaxBackward::primitive_desc softmax_backward(const memory::desc& x) {
 }
 #endif
 
+/// Whether the softmax of a row is a number. Otherwise it is NaN, but oneDNN's kernels give 0 beside a NaN or an infinity, and for rows of -inf
+/// disagree with each other.
+bool has_softmax(const float* row, Index n) {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  Index odd = 0;  // counted to the end, which compilers turn into vectors
+  for (Index j = 0; j < n; ++j) odd += !(row[j] < inf);
+  return odd == 0 && std::any_of(row, row + n, [](float v) { return v > -inf; });
+}
+
 }  // namespace
 
 bool available() {
@@ -318,11 +327,8 @@ bool gemm_batched(Index batch, Index m, Index n, Index k, Matrix<float> a, Index
 bool softmax(float* y, const float* x, Index rows, Index columns) {
   if (rows < 1 || columns < 1 || !fits_int({rows, columns}) || !available()) return false;
   if (y != x && overlap(y, rows * columns, x, rows * columns)) return false;
-  constexpr float lowest = -std::numeric_limits<float>::infinity();
-  for (Index i = 0; i < rows; ++i) {
-    const float* row = x + i * columns;
-    if (std::all_of(row, row + columns, [](float v) { return v == lowest; })) return false;
-  }
+  for (Index i = 0; i < rows; ++i)
+    if (!has_softmax(x + i * columns, columns)) return false;
   const int threads = usable_threads();
   const Threads scope(threads);
   Cache& cache = Cache::of_this_thread();

@@ -18,7 +18,7 @@ std::string version();
 /// not repeated ones (stride 0), empty ones, or a result that overlaps an operand. `bias` (n), where there is one, is added to every row.
 bool gemm_batched(Index batch, Index m, Index n, Index k, Matrix<float> a, Index a_batch_stride, Matrix<float> b, Index b_batch_stride, float* c,
                   Index ldc, Into, const float* bias = nullptr);
-/// As softmax and softmax_backward. Takes rows that have an element above -inf; dx may be dy.
+/// As softmax and softmax_backward. Takes rows without NaN and +inf that have an element above -inf; dx may be dy.
 bool softmax(float* y, const float* x, Index rows, Index columns);
 bool softmax_backward(float* dx, const float* y, const float* dy, Index rows, Index columns);
 

@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "heed/tensor/kernels/softmax.cpp"
 #include "simd.h"
 
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -9,24 +10,58 @@
 #include <cmath>
 #include <limits>
 
+#include "onednn.h"
 #include "parallel.h"
 #include "row-inl.h"
 #include "softmax.h"
+#include "suits_onednn.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::kernels::HWY_NAMESPACE {
 namespace {
 
+/// Rows of `vectors` vectors, the last of which is whole or a part: they do not go through memory, and a row can begin before the one before it ends.
+template <int vectors, template <class> class Last, class T>
+HWY_NOINLINE void short_softmax_rows(T* y, const T* x, Index rows, Index n) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int last = vectors - 1;
+  const Index lanes = static_cast<Index>(hn::Lanes(d));
+  const Last<decltype(d)> end{d, last * lanes, n - last * lanes};
+  const V lowest = hn::Set(d, -std::numeric_limits<T>::infinity());
+  for (Index r = 0; r < rows; ++r, y += n, x += n) {
+    V v[vectors];
+    unrolled<last>([&](auto i) HWY_ATTR { v[i] = hn::LoadU(d, x + i * lanes); });
+    v[last] = end.keep(end(x), lowest);
+    V max = v[last];
+    unrolled<last>([&](auto i) HWY_ATTR { max = hn::Max(v[i], max); });
+    max = hn::MaxOfLanes(d, max);
+    unrolled<vectors>([&](auto i) HWY_ATTR { v[i] = exp(d, hn::Sub(v[i], max)); });  // 0 behind the end
+    V sum = v[last];
+    unrolled<last>([&](auto i) HWY_ATTR { sum = hn::Add(sum, v[i]); });
+    sum = hn::SumOfLanes(d, sum);
+    unrolled<last>([&](auto i) HWY_ATTR { hn::StoreU(hn::Div(v[i], sum), d, y + i * lanes); });
+    end.store(hn::Div(v[last], sum), y);
+  }
+}
+
+template <template <class> class Last, class T>
+void short_softmax_rows(T* y, const T* x, Index rows, Index n, Index vectors) {
+  switch (vectors) {
+    case 1: return short_softmax_rows<1, Last>(y, x, rows, n);
+    case 2: return short_softmax_rows<2, Last>(y, x, rows, n);
+    case 3: return short_softmax_rows<3, Last>(y, x, rows, n);
+    case 4: return short_softmax_rows<4, Last>(y, x, rows, n);
+    case 5: return short_softmax_rows<5, Last>(y, x, rows, n);
+    case 6: return short_softmax_rows<6, Last>(y, x, rows, n);
+    case 7: return short_softmax_rows<7, Last>(y, x, rows, n);
+    default: return short_softmax_rows<8, Last>(y, x, rows, n);
+  }
+}
+
 template <class T>
 void softmax_row(T* y, const T* x, Index n) {
   const hn::ScalableTag<T> d;
-  if (n <= static_cast<Index>(hn::Lanes(d))) {
-    // One vector: nothing goes through memory, and several rows are on their way at once.
-    const Part<decltype(d)> at{d, 0, n};
-    const auto v = at.keep(at(x), hn::Set(d, -std::numeric_limits<T>::infinity()));
-    const auto e = exp(d, hn::Sub(v, hn::MaxOfLanes(d, v)));  // 0 behind the end
-    return at.store(hn::Div(e, hn::SumOfLanes(d, e)), y);
-  }
   const auto max = hn::Set(d, max_row(d, x, n));
   const double sum = sum_row(d, n, [=](auto at) HWY_ATTR {
     const auto e = exp(at.d, hn::Sub(at(x), max));
@@ -39,30 +74,46 @@ void softmax_row(T* y, const T* x, Index n) {
 
 template <class T>
 void softmax_rows(T* y, const T* x, Index rows, Index n) {
-  for (Index r = 0; r < rows; ++r) softmax_row(y + r * n, x + r * n, n);
+  const Index lanes = static_cast<Index>(hn::Lanes(hn::ScalableTag<T>())), vectors = (n + lanes - 1) / lanes;
+  if (vectors > 8)
+    for (Index r = 0; r < rows; ++r) softmax_row(y + r * n, x + r * n, n);
+  else if (n == vectors * lanes)  // stores under a mask are slow on some CPUs
+    short_softmax_rows<Whole>(y, x, rows, n, vectors);
+  else
+    short_softmax_rows<Part>(y, x, rows, n, vectors);
 }
 
 template <class T>
 void softmax_or_zero_rows(T* y, const T* x, Index rows, Index n) {
   constexpr T nothing = -std::numeric_limits<T>::infinity();
-  for (Index r = 0; r < rows; ++r) {
+  const auto is_dead = [=](Index r) {
     const T* row = x + r * n;
     // The quick test that most rows fail comes first.
-    if (row[0] == nothing && std::all_of(row, row + n, [](T v) { return v == nothing; }))
-      std::fill_n(y + r * n, n, T{});
-    else
-      softmax_row(y + r * n, row, n);
+    return row[0] == nothing && std::all_of(row, row + n, [=](T v) { return v == nothing; });
+  };
+  for (Index begin = 0; begin < rows;) {
+    Index end = begin;
+    while (end < rows && !is_dead(end)) ++end;
+    softmax_rows(y + begin * n, x + begin * n, end - begin, n);
+    for (; end < rows && is_dead(end); ++end) std::fill_n(y + end * n, n, T{});
+    begin = end;
   }
 }
 
 template <class T>
 void softmax_backward_rows(T* dx, const T* y, const T* dy, Index rows, Index n) {
   const hn::ScalableTag<T> d;
+  const bool streams = may_stream(d, dx, rows, n);
   for (Index r = 0; r < rows; ++r, dx += n, y += n, dy += n) {
     const double dot = sum_row(d, n, [=](auto at) HWY_ATTR { return hn::Mul(at(y), at(dy)); });
     const auto mean = hn::Set(d, static_cast<T>(dot));
-    for_row(d, n, [=](auto at) HWY_ATTR { at.store(hn::Mul(at(y), hn::Sub(at(dy), mean)), dx); });
+    const auto gradient = [=](auto at) HWY_ATTR { return hn::Mul(at(y), hn::Sub(at(dy), mean)); };
+    if (streams)
+      stream_row(d, n, gradient, dx);
+    else
+      for_row(d, n, [=](auto at) HWY_ATTR { at.store(gradient(at), dx); });
   }
+  if (streams) hwy::FlushStream();
 }
 
 template <class T>
@@ -149,16 +200,25 @@ template void softmax_backward(double*, const double*, const double*, Index, Ind
 
 template <class T>
 void softmax(T* y, const T* x, Index rows, Index columns) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (softmax_suits_onednn() && onednn::softmax(y, x, rows, columns)) return;
+  }
   portable::softmax(y, x, rows, columns);
 }
 
 template <class T>
 void softmax_backward(T* dx, const T* y, const T* dy, Index rows, Index columns) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (softmax_suits_onednn() && onednn::softmax_backward(dx, y, dy, rows, columns)) return;
+  }
   portable::softmax_backward(dx, y, dy, rows, columns);
 }
 
 template <class T>
 void softmax_or_zero(T* y, const T* x, Index rows, Index columns) {
+  if constexpr (std::is_same_v<T, float>) {  // which refuses the rows that are to be zeros
+    if (softmax_suits_onednn() && onednn::softmax(y, x, rows, columns)) return;
+  }
   by_rows(pick<T>(HWY_DYNAMIC_DISPATCH(softmax_or_zero_f32), HWY_DYNAMIC_DISPATCH(softmax_or_zero_f64)), rows, columns, y, x);
 }
 

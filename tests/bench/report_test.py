@@ -64,6 +64,14 @@ old.write_text(json.dumps(now))
 text = report("--only", rows[0], "--threads", "1", "--before", old).stdout
 check("not compared with" in text and "before / now" not in text, f"compared with another machine:\n{text}")
 
+# By either backend; a build without oneDNN has one.
+both = report("--only", "softmax 64,64", "--threads", "1", "--backends", "--json", folder / "both.json")
+backends = json.loads((folder / "both.json").read_text())["backends"]
+check([e["row"] for e in backends] == ["softmax 64,64"] and "| by backend |" in both.stdout, f"backends are {backends}:\n{both.stdout}")
+has_onednn = bool(now["versions"]["onednn"])
+check(all(0 < e[k] < 1 for e in backends for k in ["automatic", "portable"] + ["onednn"] * has_onednn), f"backends are {backends}")
+check(has_onednn or all(e["onednn"] is None for e in backends), f"without oneDNN: {backends}")
+
 bad = report("--only", "sdpa_train 1,2,x", "--threads", "1")
 check(bad.returncode == 1 and "not a size: x" in bad.stderr, f"a row that is none: {bad.returncode} {bad.stderr}")
 print("report_test: ok")
