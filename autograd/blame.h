@@ -14,4 +14,13 @@ namespace heed::detail {
 /// by what factor, and where it was called; or, when every node is right, which input of which node is cut off from the inputs it depends on.
 std::string blame(const std::function<std::vector<Tensor>()>& fn, const NamedTensors& inputs, std::uint64_t seed);
 
+/// What differences of single nodes say where those of the whole function see nothing: a node has no offset that is added, and no terms that cancel,
+/// elsewhere.
+struct NodesJudgment {
+  enum class Verdict { right, wrong, undecided } verdict;
+  std::string text;  ///< which node is wrong, or cannot be told
+};
+/// Checks every node between one input and the results.
+NodesJudgment judge_nodes(const std::function<std::vector<Tensor>()>& fn, const std::string& name, const Tensor& input, std::uint64_t seed);
+
 }  // namespace heed::detail

@@ -42,11 +42,13 @@ class GradcheckMode {
 
 /// How a gradient is checked.
 struct GradcheckOptions {
-  GradcheckMode mode = {};      ///< how much of the Jacobian
-  bool allow_f32 = false;       ///< accept f32 inputs, whose differences carry few digits
-  std::uint64_t seed = 0;       ///< of cotangents, directions and samples
-  std::size_t max_entries = 8;  ///< entries of an input that the report lists at most
-  bool locate = true;           ///< after a failure, check each node of the graph by itself and name the wrong one
+  GradcheckMode mode = {};       ///< how much of the Jacobian
+  bool allow_f32 = false;        ///< accept f32 inputs, whose differences carry few digits
+  std::uint64_t seed = 0;        ///< of cotangents, directions and samples
+  std::size_t max_entries = 8;   ///< entries of an input that the report lists at most
+  bool locate = true;            ///< after a failure, check each node of the graph by itself and name the wrong one
+  double nondet_tol = 0;         ///< by how much two runs, forward or backward, may differ; so much a gradient may then be off, too
+  bool allow_undecided = false;  ///< whether a report is ok where the differences cannot tell
 };
 
 /// One derivative: d output / d input[index], the output being one element (mode full) or the outputs' sum with a random cotangent.
@@ -59,16 +61,17 @@ struct GradcheckEntry {
   double abs_error = 0;        ///< |analytic - numeric|
   double rel_error = 0;        ///< of the larger of the two
   double estimated_error = 0;  ///< of the numeric value: truncation and rounding
-  std::string verdict;         ///< "ok", "wrong", "kink" (derivatives from left and right differ) or "nan"
+  std::string verdict;         ///< "ok", "wrong", "kink" (derivatives from left and right differ), "nan" or "undecided" (see gradcheck)
 };
 
 /// What a check found.
 struct GradcheckReport {
-  bool ok = false;                               ///< no entry is wrong, a kink or NaN, and the function is deterministic
+  bool ok = false;                               ///< no entry is wrong, a kink, NaN or (unless allowed) undecided, and the function is deterministic
   std::string message;                           ///< for people: a table, what was not checked, and where the bug is
-  std::vector<GradcheckEntry> entries;           ///< all wrong ones up to max_entries for each input, then the worst right one of each
+  std::vector<GradcheckEntry> entries;           ///< all that are not ok, up to max_entries for each input, then the worst right one of each
+  std::string verdict = "ok";                    ///< the worst of any entry, or "nondeterministic", which says nothing of the formula
   explicit operator bool() const { return ok; }  ///< `if (gradcheck(...))`
-  /// The same for programs: {"ok", "message", "entries": [{"name", "index", "output", "analytic", "numeric", "abs_error", "rel_error",
+  /// The same for programs: {"ok", "verdict", "message", "entries": [{"name", "index", "output", "analytic", "numeric", "abs_error", "rel_error",
   /// "estimated_error", "verdict"}]}.
   std::string to_json() const;
 };
@@ -100,8 +103,18 @@ concept FunctionOfTensors = std::invocable < F,
 /// `fn() -> Tensor or std::vector<Tensor>` reads the named leaves, which are moved in place and restored bit for bit, also after an exception; their
 /// `.grad` is not touched. Differences are taken at two step sizes, extrapolated, and compared within the error that the two suggest plus rounding,
 /// so that no constant decides and scaling inputs or outputs changes no verdict; where they disagree, finer steps tell a large third derivative from
-/// a kink and a bug. Refused with an Error: inputs that are not leaves, share memory, are f32 (unless allowed) or not floats. Reported as not ok:
-/// wrong elements, kinks, NaN, functions that are not deterministic. Inputs without elements pass.
+/// a kink and a bug, until they stay on one side of a kink nearby and inside of the function's domain.
+///
+/// Undecided is what differences cannot tell: an estimated error above a tenth of the derivative, as that of sum(x^3) + 1e12, whose last digit is
+/// worth more than any step. Before it is said, wide steps are tried, extrapolated to all orders; then, unless the element is of no account beside
+/// the largest derivative of that output by that input, single nodes of the graph, where nothing drowns the other. One wrong node makes the verdict
+/// wrong, and if all are right it is ok, with a note. A derivative of 0 passes so, too.
+///
+/// Nondeterministic is a function or a backward whose results differ by more than `nondet_tol` when it runs again (also backward twice in one graph,
+/// and once more before anything is called wrong): the message names the op that differs first, and the report has no entries.
+///
+/// Refused with an Error: inputs that are not leaves, share memory, are f32 (unless allowed) or not floats; a negative `nondet_tol`. Reported as not
+/// ok: wrong elements, kinks, NaN, undecided ones unless allowed, nondeterminism. Inputs without elements pass.
 template <detail::Thunk F>
 GradcheckReport gradcheck(F&& fn, const NamedTensors& inputs, const GradcheckOptions& options = {}) {
   return detail::run_gradcheck([&] { return detail::as_outputs(fn()); }, inputs, options);

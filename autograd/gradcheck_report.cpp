@@ -20,10 +20,23 @@ GradcheckEntry make_entry(std::string name, Dims index, std::string output, doub
   return e;
 }
 
-void finish(GradcheckReport& report, const ReportParts& parts) {
+int severity(Verdict v) {
+  switch (v) {
+    case Verdict::ok: return 0;
+    case Verdict::undecided: return 1;
+    case Verdict::kink: return 2;
+    case Verdict::nan: return 3;
+    case Verdict::wrong: break;
+  }
+  return 4;
+}
+
+void finish(GradcheckReport& report, const ReportParts& parts, const GradcheckOptions& options) {
   std::stable_sort(report.entries.begin(), report.entries.end(),
                    [](const GradcheckEntry& a, const GradcheckEntry& b) { return (a.verdict != "ok") > (b.verdict != "ok"); });
-  report.ok = std::all_of(parts.inputs.begin(), parts.inputs.end(), [](const InputSummary& s) { return s.wrong == 0; });
+  report.verdict = text(parts.worst);
+  const bool undecided = parts.worst == Verdict::undecided;
+  report.ok = parts.worst == Verdict::ok || (undecided && options.allow_undecided);
   std::size_t name_width = 5, at_width = 8, output_width = 6;
   for (const InputSummary& s : parts.inputs) name_width = std::max(name_width, s.name.size());
   const auto at = [](const GradcheckEntry& e) {
@@ -32,7 +45,7 @@ void finish(GradcheckReport& report, const ReportParts& parts) {
   for (const GradcheckEntry& e : report.entries) at_width = std::max(at_width, at(e).size()), output_width = std::max(output_width, e.output.size());
 
   std::string& out = report.message;
-  out = fmt::format("gradcheck: {}: {}\n", report.ok ? "ok" : "FAILED", parts.headline);
+  out = fmt::format("gradcheck: {}: {}\n", report.ok ? "ok" : undecided ? "UNDECIDED" : "FAILED", parts.headline);
   out += fmt::format("  {:<{}}  {:>8} {:>6}  {:<{}}  {:<{}}  {:>14} {:>14} {:>8} {:>8} {:>8}  {}\n", "input", name_width, "elements", "wrong",
                      "worst at", at_width, "output", output_width, "analytic", "numeric", "abs", "rel", "est.", "verdict");
   for (const InputSummary& s : parts.inputs) {
@@ -48,6 +61,11 @@ void finish(GradcheckReport& report, const ReportParts& parts) {
     if (first) out += fmt::format("  {:<{}}  {:>8} {:>6}  nothing to check\n", s.name, name_width, s.elements, 0);
   }
   for (const std::string& note : parts.notes) out += "  " + note + '\n';
+  if (std::any_of(parts.inputs.begin(), parts.inputs.end(), [](const InputSummary& s) { return s.undecided > 0; }))
+    out +=
+        "  Undecided: the estimated error (est.) is above a tenth of the largest derivative by that input, so that right and wrong look alike. What "
+        "helps:\n"
+        "  outputs near 0 (subtract a constant inside the function), a smaller function, or a part of its outputs; allow_undecided lets it pass.\n";
   out.pop_back();
 }
 
@@ -67,7 +85,7 @@ std::string GradcheckReport::to_json() const {
                     {"rel_error", number(e.rel_error)},
                     {"estimated_error", number(e.estimated_error)},
                     {"verdict", e.verdict}});
-  return json{{"ok", ok}, {"message", message}, {"entries", list}}.dump(2, ' ', false, json::error_handler_t::replace);
+  return json{{"ok", ok}, {"verdict", verdict}, {"message", message}, {"entries", list}}.dump(2, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace heed

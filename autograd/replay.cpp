@@ -10,27 +10,6 @@
 namespace heed::detail {
 namespace {
 
-/// Puts an observer in place, in front of those there are.
-class Observing {
- public:
-  explicit Observing(RecordObserver& observer) : before_(std::exchange(thread_state.observer, &observer)) {}
-  ~Observing() { thread_state.observer = before_; }
-  Observing(const Observing&) = delete;
-  Observing& operator=(const Observing&) = delete;
-
- private:
-  RecordObserver* before_;
-};
-
-/// A copy of the elements that the observers do not see.
-Tensor copy_of(const Tensor& t) {
-  RecordObserver* const before = std::exchange(thread_state.observer, nullptr);
-  const NoGrad off;
-  Tensor copy = t.clone();
-  thread_state.observer = before;
-  return copy;
-}
-
 class Tracer final : public RecordObserver {
  public:
   explicit Tracer(std::vector<Step>& steps) : steps_(steps) {}
@@ -52,14 +31,14 @@ class Pinning final : public RecordObserver {
   Pinning(const std::vector<Step>& steps, std::size_t target, std::uint64_t replaced_id, const Tensor& value)
       : steps_(steps), target_(target), replaced_id_(replaced_id), value_(value) {}
 
-  void on_record(const OpName& op, std::span<Tensor> outputs, std::span<const Tensor>) override {
+  void on_record(const OpName& op, std::span<Tensor> outputs, std::span<const Tensor> inputs) override {
     if (next_ == steps_.size() || std::string_view(steps_[next_].name) != op.name)
       raise<GradError>("gradcheck: the function took another course when it ran again, at op {} ({})", next_, op.name);
     const Step& step = steps_[next_];
     if (next_ == target_) {
       for (const Tensor& t : outputs) made_.push_back(copy_of(t));
     } else if (step.pinned) {
-      for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = step.output_ids[i] == replaced_id_ ? copy_of(value_) : step.outputs[i].detach();
+      for (std::size_t i = 0; i < outputs.size(); ++i) pin(outputs[i], step.output_ids[i] == replaced_id_ ? value_ : step.outputs[i], inputs);
     }
     ++next_;
   }
@@ -67,6 +46,19 @@ class Pinning final : public RecordObserver {
   std::vector<Tensor> made() { return std::move(made_); }
 
  private:
+  /// In place where the memory is the output's own: a backward may have saved it already.
+  static void pin(Tensor& output, const Tensor& value, std::span<const Tensor> inputs) {
+    const Unseen off;
+    const Storage& storage = *output.ref()->storage;
+    if (std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& t) { return t.defined() && t.ref()->storage == output.ref()->storage; })) {
+      output = value.clone();
+      return;
+    }
+    const std::uint32_t version = storage.version();
+    output.copy_(value);
+    output.ref()->storage->restore_version(version);
+  }
+
   const std::vector<Step>& steps_;
   std::size_t target_, next_ = 0;
   std::uint64_t replaced_id_;
@@ -98,6 +90,14 @@ class Lent {
 
 }  // namespace
 
+Tensor copy_of(const Tensor& t) {
+  RecordObserver* const before = std::exchange(thread_state.observer, nullptr);
+  const NoGrad off;
+  Tensor copy = t.clone();
+  thread_state.observer = before;
+  return copy;
+}
+
 std::vector<Step> trace(const std::function<std::vector<Tensor>()>& fn, std::vector<Tensor>& results) {
   std::vector<Step> steps;
   Tracer tracer(steps);
@@ -120,7 +120,7 @@ std::vector<Tensor> LocalFunction::operator()(const Tensor& value) const {
   // A leaf is written to; what a step made is replaced when that step comes by.
   std::optional<Lent> lent;
   if (input_.is_leaf()) lent.emplace(input_, value);
-  Pinning pinning(steps_, step_, input_.id(), value);
+  Pinning pinning(steps_, step_, origin_, value);
   const GradModeScope mode(true);
   const Observing on(pinning);
   fn_();

@@ -10,6 +10,21 @@
 
 namespace heed::detail {
 
+/// Puts an observer in place, in front of those there are.
+class Observing {
+ public:
+  explicit Observing(RecordObserver& observer) : before_(std::exchange(thread_state.observer, &observer)) {}
+  ~Observing() { thread_state.observer = before_; }
+  Observing(const Observing&) = delete;
+  Observing& operator=(const Observing&) = delete;
+
+ private:
+  RecordObserver* before_;
+};
+
+/// A copy of the elements that the observers do not see.
+Tensor copy_of(const Tensor&);
+
 /// One op of a run, as `record` saw it.
 struct Step {
   const char* name;
@@ -28,8 +43,10 @@ std::vector<Step> trace(const std::function<std::vector<Tensor>()>& fn, std::vec
 /// again, with the outputs of all other recorded steps put back to what they were.
 class LocalFunction {
  public:
-  LocalFunction(const std::function<std::vector<Tensor>()>& fn, const std::vector<Step>& steps, std::size_t step, const Tensor& input)
-      : fn_(fn), steps_(steps), step_(step), input_(input) {}
+  /// `origin` is the id that the input had when its step made it: a value that a backward saved is another handle on the same elements.
+  LocalFunction(const std::function<std::vector<Tensor>()>& fn, const std::vector<Step>& steps, std::size_t step, const Tensor& input,
+                std::uint64_t origin)
+      : fn_(fn), steps_(steps), step_(step), input_(input), origin_(origin) {}
 
   /// The step's outputs where the input is `value`. GradError when the run takes another course than the traced one.
   std::vector<Tensor> operator()(const Tensor& value) const;
@@ -39,6 +56,7 @@ class LocalFunction {
   const std::vector<Step>& steps_;
   std::size_t step_;
   Tensor input_;
+  std::uint64_t origin_;
 };
 
 }  // namespace heed::detail
