@@ -22,7 +22,8 @@ struct Located {
   Located(const Tensor& t, Caller from = Caller::here()) : tensor(t), caller(from) {}
 };
 
-/// A tensor or a plain number beside a tensor; the number takes the tensor's dtype. DTypeError for a fractional number beside an i64 tensor.
+/// A tensor or a plain number beside a tensor; the number is rounded to the tensor's dtype: beside f32, 1e300 is infinite and 1e-300 is 0. DTypeError
+/// for a fractional number beside an i64 tensor.
 class Operand {
  public:
   /// A tensor: not copied.
@@ -62,7 +63,7 @@ Tensor operator-(const LeftNumber& a, const Tensor& b);  ///< db = -dy
 Tensor operator*(const LeftNumber& a, const Tensor& b);  ///< db = dy a
 Tensor operator/(const LeftNumber& a, const Tensor& b);  ///< db = -dy a / b^2; f32 and f64
 Tensor operator-(const Located& x);                      ///< dx = -dy
-/// a^b. d/da = b a^(b-1), 0 where b is 0; d/db = a^b log a, 0 where a is 0 and b >= 0.
+/// a^b. d/da = b a^(b-1), 0 at a = b = 0; d/db = a^b log a, 0 where a is 0 and b >= 0.
 Tensor pow(const Tensor& a, const Operand& b);
 Tensor pow(const LeftNumber& a, const Tensor& b);  ///< as above
 /// The larger one, NaN if either is; a tie gives half of the gradient to each.
@@ -78,7 +79,7 @@ Tensor sqrt(const Tensor& x, Caller = Caller::here());     ///< gradient inf at 
 Tensor rsqrt(const Tensor& x, Caller = Caller::here());    ///< 1 / sqrt(x)
 Tensor square(const Tensor& x, Caller = Caller::here());   ///< x^2, dx = 2 x dy
 Tensor abs(const Tensor& x, Caller = Caller::here());      ///< gradient 0 at 0
-Tensor tanh(const Tensor& x, Caller = Caller::here());     ///< dx = dy (1 - y^2)
+Tensor tanh(const Tensor& x, Caller = Caller::here());     ///< dx = dy (1 - y^2), computed from x: exact far out too
 Tensor sigmoid(const Tensor& x, Caller = Caller::here());  ///< 1 / (1 + exp(-x))
 Tensor relu(const Tensor& x, Caller = Caller::here());     ///< max(x, 0), gradient 0 at 0
 Tensor silu(const Tensor& x, Caller = Caller::here());     ///< x sigmoid(x)
@@ -219,8 +220,6 @@ namespace detail {
 
 /// The same elements as a new output: a slot of its own in the graph.
 Tensor alias(const Tensor& x, Caller = Caller::here());
-/// 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.
-Tensor erf(const Tensor& x, Caller = Caller::here());
 /// Sums over the dims along which `shape` broadcasts to x's.
 Tensor sum_to(const Tensor& x, const Dims& shape, Caller = Caller::here());
 /// Zeros of `shape` with x written at the slice: the derivative of slice.

@@ -24,12 +24,38 @@ Tensor mul(const OpName& op, const Tensor& a, const Tensor& b) {
   });
 }
 
-// da = dy / b, db = -a dy / b^2
+// da = dy / b, db = -y / b dy: b^2 would leave the range of numbers before a / b^2 does, and so would 1 / b
 Tensor div(const OpName& op, const Tensor& a, const Tensor& b) {
-  return record(op, binary_forward(op, Binary::div, a, b), a, b, [a = saved(a), b = saved(b)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
-    const Tensor da = dy / b.get();
-    return {da, ctx.needs(1) ? -(da * (a.get() / b.get())) : Tensor()};
+  Tensor y = binary_forward(op, Binary::div, a, b);
+  const bool b_moves = detail::needs_grad(b);
+  return record(op, y, a, b, [b = saved(b), y = saved(b_moves ? y : Tensor())](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+    return {ctx.needs(0) ? dy / b.get() : Tensor(), ctx.needs(1) ? -(dy * (y.get() / b.get())) : Tensor()};
   });
+}
+
+/// log a for a term that is 0 where a is 0 and b >= 0: kept away from 0 there, or its own derivative would be 0 times infinity.
+Tensor log_of_base(const Tensor& a, const Tensor& b) { return log(where(eq(a, 0) & ge(b, 0), 1, a)); }
+
+// y = b a^(b-1): da = b (b-1) a^(b-2) dy, db = (a^(b-1) + y log a) dy
+Tensor power_slope(const Tensor& a, const Tensor& b) {
+  const OpName op("pow");
+  Tensor base = a, constant;
+  if (detail::is_recorded(a, b)) {
+    // a^0 is 1 for every a, so that no derivative in a may become 0 times infinity. Where b moves too, there is a derivative in b but at a = 0.
+    constant = eq(b, 0);
+    if (detail::is_recorded(b)) constant = constant & eq(a, 0);
+    if (any(constant).item<bool>())
+      base = where(constant, 1, a);
+    else
+      constant = Tensor();
+  }
+  Tensor y = binary_forward(op, Binary::pow_slope, base, b);
+  y = record(op, y, base, b, [base = saved(base), b = saved(b), y = saved(y)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+    const Tensor x = base.get(), n = b.get();
+    return {ctx.needs(0) ? dy * (n * power_slope(x, n - 1)) : Tensor(),
+            ctx.needs(1) ? dy * (pow(x, n - 1) + y.get() * log_of_base(x, n - 1)) : Tensor()};
+  });
+  return constant.defined() ? where(constant, 0, y) : y;
 }
 
 // da = b a^(b-1) dy, db = a^b log(a) dy
@@ -37,31 +63,27 @@ Tensor power(const OpName& op, const Tensor& a, const Tensor& b) {
   Tensor y = binary_forward(op, Binary::pow, a, b);
   return record(op, y, a, b, [a = saved(a), b = saved(b), y = saved(y)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
     const Tensor base = a.get(), exponent = b.get();
-    Tensor da, db;
-    // b = 0 makes a constant, also at a = 0 where a^(b-1) is infinite.
-    if (ctx.needs(0)) da = dy * where(eq(exponent, 0), 0.0, exponent * pow(base, exponent - 1));
-    // 0^b is 0 for every b > 0: flat, though log 0 is not. The logarithm is kept away from 0, or its own derivative would be 0 times infinity.
-    if (ctx.needs(1)) db = dy * (y.get() * log(where(eq(base, 0) & ge(exponent, 0), 1, base)));
-    return {da, db};
+    return {ctx.needs(0) ? dy * power_slope(base, exponent) : Tensor(), ctx.needs(1) ? dy * (y.get() * log_of_base(base, exponent)) : Tensor()};
   });
 }
 
-/// Which share of the gradient goes to the first operand: 1 where it wins, half at a tie.
-Tensor share_of_first(const Tensor& wins, const Tensor& ties, DType dtype) { return wins.to(dtype) + ties.to(dtype) * 0.5; }
+/// All of dy to the first operand where it wins, half to each at a tie, else all to the second. Chosen, not multiplied by 0: dy may be infinite.
+Grads shared(const BackwardContext& ctx, const Tensor& wins, const Tensor& ties, const Tensor& dy) {
+  const Tensor half = 0.5 * dy;
+  return {ctx.needs(0) ? where(wins, dy, where(ties, half, 0)) : Tensor(), ctx.needs(1) ? where(wins, 0, where(ties, half, dy)) : Tensor()};
+}
 
 Tensor larger(const OpName& op, const Tensor& a, const Tensor& b) {
   return record(op, binary_forward(op, Binary::maximum, a, b), a, b,
                 [a = saved(a), b = saved(b)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
-                  const Tensor da = dy * share_of_first(gt(a.get(), b.get()), eq(a.get(), b.get()), dy.dtype());
-                  return {da, ctx.needs(1) ? dy - da : Tensor()};
+                  return shared(ctx, gt(a.get(), b.get()), eq(a.get(), b.get()), dy);
                 });
 }
 
 Tensor smaller(const OpName& op, const Tensor& a, const Tensor& b) {
   return record(op, binary_forward(op, Binary::minimum, a, b), a, b,
                 [a = saved(a), b = saved(b)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
-                  const Tensor da = dy * share_of_first(lt(a.get(), b.get()), eq(a.get(), b.get()), dy.dtype());
-                  return {da, ctx.needs(1) ? dy - da : Tensor()};
+                  return shared(ctx, lt(a.get(), b.get()), eq(a.get(), b.get()), dy);
                 });
 }
 

@@ -15,15 +15,53 @@ struct Strided {
   Dims strides;
 };
 
-enum class Unary { neg, exp, log, log1p, sqrt, rsqrt, square, abs, sign, tanh, sigmoid, erf, relu, silu, gelu_erf, gelu_tanh };
+/// The bells are what the second derivatives of activations are made of: sech x, e^(-x^2/4), and sech(w/2) / 2 with the w of gelu_tanh = x
+/// sigmoid(w).
+enum class Unary {
+  neg,
+  exp,
+  log,
+  log1p,
+  sqrt,
+  rsqrt,
+  square,
+  abs,
+  sign,
+  tanh,
+  sigmoid,
+  relu,
+  silu,
+  gelu_erf,
+  gelu_tanh,
+  sech,
+  gelu_erf_bell,
+  gelu_tanh_bell
+};
 /// Index: neg, abs, sign, square, relu.
 template <class T>
 void unary(Unary, T* out, Strided<T> x, const Dims& shape);
 
 /// pow is within 1 unit of the last place of the C library's, special values included; the numbers 2, 3, 1, 0.5, 0 and -1 as exponents cost
 /// what they look like. maximum and minimum hand on NaN.
-/// The last three are y'(a) * b: what the backward of those functions needs, in one pass.
-enum class Binary { add, sub, mul, div, pow, maximum, minimum, silu_backward, gelu_erf_backward, gelu_tanh_backward };
+/// pow_slope is b a^(b-1), its derivative in a, and 0 where b is 0.
+/// The last ones are y'(a) * b: what the backward of those functions needs, in one pass; those of relu and abs are 0 where y' is, whatever b is.
+enum class Binary {
+  add,
+  sub,
+  mul,
+  div,
+  pow,
+  pow_slope,
+  maximum,
+  minimum,
+  relu_backward,
+  abs_backward,
+  tanh_backward,
+  sigmoid_backward,
+  silu_backward,
+  gelu_erf_backward,
+  gelu_tanh_backward
+};
 /// Index: add, sub, mul, maximum, minimum.
 template <class T>
 void binary(Binary, T* out, Strided<T> a, Strided<T> b, const Dims& shape);

@@ -18,9 +18,9 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::kernels::HWY_NAMESPACE {
 namespace {
 
-/// out = f(a, b) over one row; a step of 0 repeats the first element.
+/// out = f(a, b) over one row; a step of 0 repeats the first element. A function for each op: in one for all, the compiler gives up inlining.
 template <class T, class F>
-void map_row(T* out, const T* a, Index step_a, const T* b, Index step_b, Index n, F f) {
+HWY_NOINLINE void map_row(T* out, const T* a, Index step_a, const T* b, Index step_b, Index n, F f) {
   const hn::ScalableTag<T> d;
   const Index lanes = static_cast<Index>(hn::Lanes(d));
   // A repeated element becomes a vector in memory that is read again and again: one loop serves all cases.
@@ -34,11 +34,41 @@ void map_row(T* out, const T* a, Index step_a, const T* b, Index step_b, Index n
   store_first(f(d, load_first(d, n - i, a), load_first(d, n - i, b)), d, n - i, out + i);
 }
 
-inline float pow_any(float x, float y) { return std::pow(x, y); }
-inline double pow_any(double x, double y) { return std::pow(x, y); }
+/// x^y
+struct Power {
+  template <class T>
+  static HWY_INLINE T of(T x, T y) {
+    return std::pow(x, y);
+  }
+  /// For positive x.
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V of(D d, V x, V y) {
+    return exp(d, hn::Mul(log(d, x), y));
+  }
+};
 
-/// Positive bases and finite exponents as e^(y log x) in f64, where the error of the logarithm is far below an f32; the rest by the C library.
-void pow_row(float* out, const float* x, Index step_x, const float* y, Index step_y, Index n) {
+/// y x^(y-1)
+struct PowerSlope {
+  static HWY_INLINE float of(float x, float y) { return y == 0 ? 0 : static_cast<float>(y * std::pow(static_cast<double>(x), y - 1.0)); }
+  static HWY_INLINE double of(double x, double y) {
+    if (y == 0) return 0;
+    const double lower = y - 1, back = lower - y;
+    double power = std::pow(x, lower);
+    // What rounding took from y - 1 counts as many times as log x is large.
+    if (const double lost = (y - (lower - back)) - (1 + back); std::abs(lost) > 0 && x > 0 && std::isfinite(x)) power *= 1 + lost * std::log(x);
+    if (std::isnan(power) || (std::isfinite(power) && std::abs(power) >= std::numeric_limits<double>::min())) return y * power;
+    const double half = std::pow(std::abs(x), lower / 2);  // y may bring it back into range
+    return std::copysign(y * half * half, std::copysign(y, power) * std::copysign(1.0, y));
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V of(D d, V x, V y) {
+    return hn::Mul(y, Power::of(d, x, hn::Sub(y, hn::Set(d, hn::TFromD<D>{1}))));
+  }
+};
+
+/// Positive bases and finite exponents in f64, where the error of the logarithm is far below an f32; the rest by the C library.
+template <class F>
+void pow_row(F f, float* out, const float* x, Index step_x, const float* y, Index step_y, Index n) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> half;
   const Index lanes = static_cast<Index>(hn::Lanes(d));
@@ -50,7 +80,7 @@ void pow_row(float* out, const float* x, Index step_x, const float* y, Index ste
   for (Index i = 0; i < n; i += lanes, x += step_x * lanes, y += step_y * lanes) {
     const Index count = std::min(lanes, n - i);
     const auto base = load_first(half, count, x), exponent = load_first(half, count, y);
-    const auto power = exp(d, hn::Mul(log(d, hn::PromoteTo(d, base)), hn::PromoteTo(d, exponent)));
+    const auto power = f.of(d, hn::PromoteTo(d, base), hn::PromoteTo(d, exponent));
     const auto ordinary = hn::And(hn::And(hn::Gt(base, hn::Zero(half)), hn::Lt(base, infinity)), hn::Lt(hn::Abs(exponent), infinity));
     const auto rest = hn::AndNot(ordinary, hn::FirstN(half, static_cast<std::size_t>(count)));
     if (hn::AllFalse(half, rest)) {
@@ -66,13 +96,14 @@ void pow_row(float* out, const float* x, Index step_x, const float* y, Index ste
     hn::Store(hn::DemoteTo(half, power), half, powers);
     for (Index j = 0; j < lanes; ++j)
       if (!(bases[j] > 0 && bases[j] <= std::numeric_limits<float>::max() && std::abs(exponents[j]) <= std::numeric_limits<float>::max()))
-        powers[j] = pow_any(bases[j], exponents[j]);
+        powers[j] = f.of(bases[j], exponents[j]);
     store_first(hn::Load(half, powers), half, count, out + i);
   }
 }
 
-void pow_row(double* out, const double* x, Index step_x, const double* y, Index step_y, Index n) {
-  for (Index i = 0; i < n; ++i) out[i] = pow_any(x[i * step_x], y[i * step_y]);
+template <class F>
+void pow_row(F f, double* out, const double* x, Index step_x, const double* y, Index step_y, Index n) {
+  for (Index i = 0; i < n; ++i) out[i] = f.of(x[i * step_x], y[i * step_y]);
 }
 
 /// Exponents that people write as numbers.
@@ -90,10 +121,20 @@ void pow_by_number(T* out, const T* x, Index step_x, const T* y, Index n) {
       const auto infinity = hn::Set(d, std::numeric_limits<T>::infinity());
       return hn::IfThenElse(hn::Eq(v, hn::Neg(infinity)), infinity, hn::Sqrt(hn::Add(v, hn::Zero(d))));
     });
-  pow_row(out, x, step_x, y, Index{0}, n);
+  pow_row(Power(), out, x, step_x, y, Index{0}, n);
+}
+template <class T>
+void pow_slope_by_number(T* out, const T* x, Index step_x, const T* y, Index n) {
+  const auto each = [&](auto f) HWY_ATTR { map_row(out, x, step_x, x, step_x, n, f); };
+  if (*y == 2) return each([](auto, auto v, auto) HWY_ATTR { return hn::Add(v, v); });
+  if (*y == 1) return each([](auto d, auto, auto) HWY_ATTR { return hn::Set(d, T{1}); });
+  if (*y == 3) return each([](auto d, auto v, auto) HWY_ATTR { return hn::Mul(hn::Mul(hn::Set(d, T{3}), v), v); });
+  if (*y == -1) return each([](auto d, auto v, auto) HWY_ATTR { return hn::Div(hn::Div(hn::Set(d, T{-1}), v), v); });
+  if (*y == 0) return each([](auto d, auto, auto) HWY_ATTR { return hn::Zero(d); });
+  pow_row(PowerSlope(), out, x, step_x, y, Index{0}, n);
 }
 
-/// each(f) with the function of an op on vectors. There is none for pow.
+/// each(f) with the function of an op on vectors. There is none for pow and its slope.
 template <class T, class F>
 HWY_INLINE void with_function(T, Binary op, F each) {
   switch (op) {
@@ -101,9 +142,18 @@ HWY_INLINE void with_function(T, Binary op, F each) {
     case Binary::sub: return each([](auto, auto x, auto y) HWY_ATTR { return hn::Sub(x, y); });
     case Binary::mul: return each([](auto, auto x, auto y) HWY_ATTR { return hn::Mul(x, y); });
     case Binary::div: return each([](auto, auto x, auto y) HWY_ATTR { return hn::Div(x, y); });
-    case Binary::pow: return;
+    case Binary::pow:
+    case Binary::pow_slope: return;
     case Binary::maximum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y); });
     case Binary::minimum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y); });
+    case Binary::relu_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), g); });
+    case Binary::abs_backward:
+      return each([](auto d, auto x, auto g) HWY_ATTR {
+        const auto zero = hn::Zero(d), y = hn::IfThenElse(hn::Lt(x, zero), hn::Neg(g), hn::IfThenElseZero(hn::Gt(x, zero), g));
+        return hn::IfThenElse(hn::IsNaN(x), x, y);
+      });
+    case Binary::tanh_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(tanh_derivative(d, x), g); });
+    case Binary::sigmoid_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(sigmoid_derivative(d, x), g); });
     case Binary::silu_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(silu_derivative(d, x), g); });
     case Binary::gelu_erf_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(gelu_erf_derivative(d, x), g); });
     case Binary::gelu_tanh_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(gelu_tanh_derivative(d, x), g); });
@@ -132,7 +182,8 @@ HWY_INLINE void with_function(Index, Binary op, F each) {
 template <class T>
 void binary_row(Binary op, T* out, const T* a, Index step_a, const T* b, Index step_b, Index n) {
   if constexpr (!std::is_same_v<T, Index>) {
-    if (op == Binary::pow) return step_b == 0 ? pow_by_number(out, a, step_a, b, n) : pow_row(out, a, step_a, b, step_b, n);
+    if (op == Binary::pow) return step_b == 0 ? pow_by_number(out, a, step_a, b, n) : pow_row(Power(), out, a, step_a, b, step_b, n);
+    if (op == Binary::pow_slope) return step_b == 0 ? pow_slope_by_number(out, a, step_a, b, n) : pow_row(PowerSlope(), out, a, step_a, b, step_b, n);
   }
   with_function(T{}, op, [=](auto f) HWY_ATTR { map_row(out, a, step_a, b, step_b, n, f); });
 }
@@ -145,7 +196,8 @@ void binary_nest(Binary op, T* out, const T* a, const T* b, const Nest<2>& nest,
     Index at = begin;
     for (Rows<2> rows(nest, begin, end); rows; at += rows.count(), rows.next()) row(out + at, a + rows.offset(0), b + rows.offset(1), rows.count());
   };
-  if (op == Binary::pow) return each_row([=](T* o, const T* x, const T* y, Index n) HWY_ATTR { binary_row(op, o, x, step_a, y, step_b, n); });
+  if (op == Binary::pow || op == Binary::pow_slope)
+    return each_row([=](T* o, const T* x, const T* y, Index n) HWY_ATTR { binary_row(op, o, x, step_a, y, step_b, n); });
   with_function(T{}, op,
                 [&](auto f) HWY_ATTR { each_row([=](T* o, const T* x, const T* y, Index n) HWY_ATTR { map_row(o, x, step_a, y, step_b, n, f); }); });
 }
@@ -203,7 +255,10 @@ auto nest_kernel() {
 /// Elements that keep a thread busy for some five to ten microseconds.
 Index grain_of(Binary op) {
   switch (op) {
-    case Binary::pow: return 2048;
+    case Binary::pow:
+    case Binary::pow_slope: return 2048;
+    case Binary::tanh_backward:
+    case Binary::sigmoid_backward:
     case Binary::silu_backward:
     case Binary::gelu_erf_backward:
     case Binary::gelu_tanh_backward: return 16384;

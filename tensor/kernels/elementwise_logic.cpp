@@ -5,6 +5,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -112,10 +113,12 @@ void where_row(T* out, const bool* cond, Index step_cond, const T* a, Index step
     if (from == out && step != 0) return;
     return map_row(out, from, step, from, Index{0}, n, [](T v, T) HWY_ATTR { return v; });
   }
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint8_t>>;
   const auto each = [&](auto first, auto second) HWY_ATTR {
     for (Index i = 0; i < n; ++i) {
-      const T yes = first(i), no = second(i);
-      out[i] = cond[i] ? yes : no;
+      // Without a jump, which would be guessed wrongly every other time.
+      const Bits yes = std::bit_cast<Bits>(first(i)), no = std::bit_cast<Bits>(second(i));
+      out[i] = std::bit_cast<T>(static_cast<Bits>(no ^ ((yes ^ no) & (Bits{0} - static_cast<Bits>(cond[i])))));
     }
   };
   const T fixed_a = *a, fixed_b = *b;

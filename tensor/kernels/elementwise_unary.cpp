@@ -45,11 +45,13 @@ void unary_range(Unary op, T* out, const T* x, Index n) {
       });
     case Unary::tanh: return map(out, x, n, [](auto d, auto v) HWY_ATTR { return tanh(d, v); });
     case Unary::sigmoid: return map(out, x, n, [](auto d, auto v) HWY_ATTR { return sigmoid(d, v); });
-    case Unary::erf: return map(out, x, n, [](auto d, auto v) HWY_ATTR { return erf(d, v); });
     case Unary::relu: return map(out, x, n, [](auto d, auto v) HWY_ATTR { return hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Zero(d), v); });
-    case Unary::silu: return map(out, x, n, [](auto d, auto v) HWY_ATTR { return hn::Mul(v, sigmoid(d, v)); });
+    case Unary::silu: return map(out, x, n, [](auto d, auto v) HWY_ATTR { return silu(d, v); });
     case Unary::gelu_erf: return map(out, x, n, [](auto d, auto v) HWY_ATTR { return gelu_erf(d, v); });
     case Unary::gelu_tanh: return map(out, x, n, [](auto d, auto v) HWY_ATTR { return gelu_tanh(d, v); });
+    case Unary::sech: return map(out, x, n, [](auto d, auto v) HWY_ATTR { return sech(d, v); });
+    case Unary::gelu_erf_bell: return map(out, x, n, [](auto d, auto v) HWY_ATTR { return gelu_erf_bell(d, v); });
+    case Unary::gelu_tanh_bell: return map(out, x, n, [](auto d, auto v) HWY_ATTR { return gelu_tanh_bell(d, v); });
   }
 }
 

@@ -12,7 +12,7 @@
 #include <limits>
 #include <utility>
 
-// exp, log, log1p, tanh, sigmoid, erf and what gelu is made of, on vectors of float or double: the same code, other coefficients.
+// exp, log, log1p, tanh, sigmoid and what gelu is made of, on vectors of float or double: the same code, other coefficients.
 //
 // NaN gives NaN; infinities, zeros of either sign, subnormal arguments and subnormal results are right. The polynomials are minimax fits
 // (Remez) of relative error, computed with 50 digits and rounded. Largest errors found by tests/kernels/math_test.cpp, in units of the last
@@ -24,8 +24,7 @@
 //   log1p      1.4     1.3     as log of 1 + x, with the rounding of 1 + x put back into f
 //   tanh       1.5     1.5     x + x^3 P(x^2) below 1/2, E / (E + 2) with E = e^(2 abs(x)) - 1
 //   sigmoid    2.4     2.3     1 / (1 + e^-x), or e^x / (1 + e^x) for x < 0
-//   erf        1.8     1.9     x + x P(x^2) below 7/8, 1 - erfc above
-//   erfc part  4       4       e^-a^2 t P(1 - 2 K t) with t = 1 / (a + K); after Shepherd and Laframboise, "Chebyshev approximation of
+//   erfc       4       4       e^-a^2 t P(1 - 2 K t) with t = 1 / (a + K); after Shepherd and Laframboise, "Chebyshev approximation of
 //                              (1 + 2x) exp(x^2) erfc x in 0 <= x < infinity", Mathematics of Computation 36, 1981
 
 HWY_BEFORE_NAMESPACE();
@@ -55,8 +54,6 @@ struct MathConstants<float> {
   static constexpr float exp_tail[] = {0x1.fffffcp-2f, 0x1.55548ap-3f, 0x1.55584cp-5f, 0x1.123f54p-7f, 0x1.6ad7f8p-10f};
   static constexpr float log_tail[] = {0x1.555554p-1f, 0x1.999c26p-2f, 0x1.23d3e2p-2f, 0x1.f13a34p-3f};
   static constexpr float tanh_small[] = {-0x1.55555p-2f, 0x1.110f1ap-3f, -0x1.b98932p-5f, 0x1.5ce136p-6f, -0x1.b32a8cp-8f};
-  static constexpr float erf_small[] = {0x1.06eba8p-3f, -0x1.812744p-2f,  0x1.ce2e84p-4f, -0x1.b819a2p-6f,
-                                        0x1.553a8cp-8f, -0x1.ae7dc8p-11f, 0x1.6bd89p-14f};
   static constexpr float erfc[] = {0x1.12f21ep+0f,  -0x1.c44c48p-1f,  0x1.2e3268p-1f, -0x1.3deadp-2f,   0x1.e99734p-4f,
                                    -0x1.b7bd64p-6f, -0x1.415756p-10f, 0x1.93b5d8p-9f, -0x1.fbe6bcp-12f, -0x1.55c932p-12f};
 };
@@ -85,10 +82,6 @@ struct MathConstants<double> {
   static constexpr double tanh_small[] = {-0x1.5555555555554p-2,  0x1.1111111110e61p-3,  -0x1.ba1ba1b9e7338p-5,  0x1.664f4872ec071p-6,
                                           -0x1.226e3299fbd8dp-7,  0x1.d6d335571581bp-9,  -0x1.7d9830cc84977p-10, 0x1.34ce254e03658p-11,
                                           -0x1.eca41ce2a1d5cp-13, 0x1.67668e7653c1cp-14, -0x1.61aa28a1e2994p-16};
-  static constexpr double erf_small[] = {0x1.06eba8214db69p-3,  -0x1.812746b0379e7p-2,  0x1.ce2f21a042bd7p-4,  -0x1.b82ce3128865bp-6,
-                                         0x1.565bcd0e57f1ap-8,  -0x1.c02db3fb2cf2dp-11, 0x1.f9a32612e24f5p-14, -0x1.f4d240b6f02efp-17,
-                                         0x1.b9e489208806ep-20, -0x1.5f53a6ccc0c98p-23, 0x1.fa46f90a7040ep-27, -0x1.41d8747ce2f88p-30,
-                                         0x1.231d1031afa91p-34};
   static constexpr double erfc[] = {
       0x1.18932bf08e154p+0,   -0x1.f3fe31ecb49c3p-1,  0x1.8be202d26c727p-1,   -0x1.14eacb1ad0195p-1,  0x1.52cac2370f233p-2,   -0x1.645fd8a4c9a14p-3,
       0x1.38dbd2c9355dap-4,   -0x1.b00c0525ac3c5p-6,  0x1.908f46ebf2bf2p-8,   -0x1.269b605990e58p-12, -0x1.dd282fe30db3dp-12, 0x1.72ce3fd10fa93p-13,
@@ -312,28 +305,6 @@ HWY_INLINE V erfc_of(D d, V x, hn::TFromD<D> times_x, V gauss, hn::TFromD<D> fac
   const V t = hn::Div(hn::Set(d, T{1}), hn::MulAdd(x, hn::Set(d, times_x), hn::Set(d, C::erfc_k)));
   const V u = hn::NegMulAdd(t, hn::Set(d, 2 * C::erfc_k), hn::Set(d, T{1}));
   return hn::Mul(hn::Mul(gauss, hn::Mul(t, hn::Set(d, factor))), polynomial(d, u, C::erfc));
-}
-
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V erf(D d, V x) {
-  using T = hn::TFromD<D>;
-  using C = Constants<D>;
-  const V a = at_most(d, hn::Abs(x), C::erfc_max);
-  const V large = hn::Sub(hn::Set(d, T{1}), erfc_of(d, a, T{1}, gauss(d, a, T{1}), T{1}));
-  const V small = hn::MulAdd(a, polynomial(d, hn::Mul(a, a), C::erf_small), a);
-  return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, static_cast<T>(0.875))), small, large), x);
-}
-
-/// The normal distribution function (1 + erf(x / sqrt 2)) / 2, and its density in `density`; small values keep their last places.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V normal_cdf(D d, V x, V& density) {
-  using T = hn::TFromD<D>;
-  constexpr double sqrt_half = 0.70710678118654752440, inverse_sqrt_2pi = 0.39894228040143267794;
-  const V a = at_most(d, hn::Abs(x), static_cast<T>(Constants<D>::erfc_max / sqrt_half));
-  const V g = gauss(d, a, static_cast<T>(0.5));
-  density = hn::Mul(g, hn::Set(d, static_cast<T>(inverse_sqrt_2pi)));
-  const V tail = erfc_of(d, a, static_cast<T>(sqrt_half), g, static_cast<T>(0.5));
-  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(hn::Set(d, T{1}), tail));
 }
 
 }  // namespace heed::kernels::HWY_NAMESPACE

@@ -257,6 +257,18 @@ TEST(Values, gradients_keep_their_dtype_and_digits) {
     EXPECT_EQ(g.dtype(), f32);
 }
 
+TEST(Values, numbers_beside_f32_are_rounded_to_it) {
+  const Tensor x = leaf(tensor({-2, 3}));
+  EXPECT_TRUE(same(x * 1e300, tensor({-inf, inf})));
+  EXPECT_TRUE(same(x * 1e-300, tensor({0, 0})));
+  EXPECT_TRUE(same(1e300 - x, tensor({inf, inf})));
+  EXPECT_TRUE(same(x / 1e300, tensor({0, 0})));
+  EXPECT_TRUE(same(maximum(x, -1e300), x.detach()));
+  EXPECT_TRUE(same(clamp(x, -1e300, 1e300), x.detach()));
+  EXPECT_TRUE(same(grad({sum(clamp(x, -1e300, 1e300))}, {x})[0], tensor({1, 1})));
+  EXPECT_TRUE(same(tensor({1, 2}, f64) * 1e300, tensor({1e300, 2e300}, f64)));
+}
+
 // Products
 
 TEST(Values, products_over_nothing_are_zeros) {

@@ -61,12 +61,16 @@ TYPED_TEST(Elementwise, Arithmetic) {
       Binary::minimum, [](L x, L y) { return std::min(x, y); }, -3, 3, 0);
   this->expect_binary(
       Binary::pow, [](L x, L y) { return std::pow(x, y); }, 0.01, 5, 1.01);
+  this->expect_binary(
+      Binary::pow_slope, [](L x, L y) { return y * std::pow(x, y - 1); }, 0.01, 5, 2.5);
 }
 
 TYPED_TEST(Elementwise, BackwardsOfActivations) {
   using L = long double;
   const L pi = std::acos(-1.0L);
   const auto sigmoid = [](L x) { return 1 / (1 + std::exp(-x)); };
+  const auto sigmoid_slope = [](L x) { return 1 / (4 * std::cosh(x / 2) * std::cosh(x / 2)); };
+  const auto tanh = [](L x) { return 1 / (std::cosh(x) * std::cosh(x)); };
   const auto silu = [=](L x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); };
   const auto gelu = [=](L x) { return std::erfc(-x / std::sqrt(2.0L)) / 2 + x * std::exp(-x * x / 2) / std::sqrt(2 * pi); };
   const auto gelu_tanh = [=](L x) {
@@ -75,8 +79,11 @@ TYPED_TEST(Elementwise, BackwardsOfActivations) {
   };
   // Relative to the largest value, 1: near the minimum, where the derivative is 0, its own last places are lost.
   const L scale = static_cast<L>(std::numeric_limits<TypeParam>::epsilon());
-  const std::vector<std::pair<Binary, std::function<L(L)>>> cases = {
-      {Binary::silu_backward, silu}, {Binary::gelu_erf_backward, gelu}, {Binary::gelu_tanh_backward, gelu_tanh}};
+  const std::vector<std::pair<Binary, std::function<L(L)>>> cases = {{Binary::tanh_backward, tanh},
+                                                                     {Binary::sigmoid_backward, sigmoid_slope},
+                                                                     {Binary::silu_backward, silu},
+                                                                     {Binary::gelu_erf_backward, gelu},
+                                                                     {Binary::gelu_tanh_backward, gelu_tanh}};
   test::for_each_target([&] {
     for (const auto& [op, derivative] : cases) {
       const Index n = 3001;
@@ -84,14 +91,15 @@ TYPED_TEST(Elementwise, BackwardsOfActivations) {
       for (Index i = 0; i < n; ++i) x[i] = static_cast<TypeParam>(0.01) * static_cast<TypeParam>(i - n / 2);
       binary<TypeParam>(op, out.data(), {x.data(), {1}}, {g.data(), {1}}, {n});
       for (Index i = 0; i < n; ++i) ASSERT_LE(std::abs(out[i] - derivative(x[i]) * g[i]), 8 * scale) << "at " << x[i];
-      // 1 and 0 at the ends, not infinity times 0.
+      // 1 or 0 at the ends, not infinity times 0.
+      const TypeParam above = op == Binary::tanh_backward || op == Binary::sigmoid_backward ? 0 : 3;
       const TypeParam infinity = std::numeric_limits<TypeParam>::infinity();
       const TypeParam ends[] = {infinity, -infinity, 1000, -1000, std::numeric_limits<TypeParam>::quiet_NaN()}, three[] = {3};
       TypeParam at_ends[5];
       binary<TypeParam>(op, at_ends, {ends, {1}}, {three, {0}}, {5});
-      EXPECT_EQ(at_ends[0], 3);
+      EXPECT_EQ(at_ends[0], above);
       EXPECT_EQ(at_ends[1], 0);
-      EXPECT_EQ(at_ends[2], 3);
+      EXPECT_EQ(at_ends[2], above);
       EXPECT_EQ(at_ends[3], 0);
       EXPECT_TRUE(std::isnan(at_ends[4]));
     }
@@ -115,6 +123,27 @@ TYPED_TEST(Elementwise, PowersByNumberAndSpecialValues) {
         EXPECT_LE(test::ulps(by_number[i], want), 1) << bases[i] << " ^ " << y;
         EXPECT_LE(test::ulps(by_tensor[i], want), 1) << bases[i] << " ^ " << y;
         EXPECT_TRUE(std::isnan(want) || std::signbit(by_number[i]) == std::signbit(want)) << bases[i] << " ^ " << y;
+      }
+    }
+  });
+}
+
+TYPED_TEST(Elementwise, SlopesOfPowersByNumberAndSpecialValues) {
+  using T = TypeParam;
+  using L = long double;
+  const T max = std::numeric_limits<T>::max(), least = std::numeric_limits<T>::denorm_min(), infinity = std::numeric_limits<T>::infinity();
+  const std::vector<T> bases = {0, T(-0.0), 1, -1, 2, -2, T(0.5), 3, -3, infinity, T(1e-30), T(1.7), max, least, std::sqrt(least)};
+  test::for_each_target([&] {
+    for (const T y : {T(0), T(1), T(2), T(3), T(-1), T(-2), T(0.5), T(0.3), T(-0.5), T(2.5), T(7)}) {
+      const Index n = static_cast<Index>(bases.size());
+      const std::vector<T> many(bases.size(), y);
+      std::vector<T> by_number(bases.size()), by_tensor(bases.size());
+      binary<T>(Binary::pow_slope, by_number.data(), {bases.data(), {1}}, {&y, {0}}, {n});
+      binary<T>(Binary::pow_slope, by_tensor.data(), {bases.data(), {1}}, {many.data(), {1}}, {n});
+      for (std::size_t i = 0; i < bases.size(); ++i) {
+        const L want = y == 0 ? 0 : y * std::pow(static_cast<L>(bases[i]), static_cast<L>(y) - 1);
+        EXPECT_LE(test::ulps(by_number[i], want), 2) << bases[i] << " ^ " << y;
+        EXPECT_LE(test::ulps(by_tensor[i], want), 2) << bases[i] << " ^ " << y;
       }
     }
   });

@@ -138,27 +138,40 @@ TYPED_TEST(Math, Sigmoid) {
   this->expect_exact(Unary::sigmoid, {{0, 0.5}, {-0.0, 0.5}, {infinity, 1}, {-infinity, 0}, {nan, nan}, {max, 1}, {-max, 0}});
 }
 
-TYPED_TEST(Math, Erf) {
-  const double max = static_cast<double>(std::numeric_limits<TypeParam>::max()),
-               tiny = static_cast<double>(std::numeric_limits<TypeParam>::denorm_min());
+TYPED_TEST(Math, Bells) {
+  const double max = static_cast<double>(std::numeric_limits<TypeParam>::max());
+  const auto cubic = [](long double x) { return 2 * std::sqrt(2 / 3.14159265358979323846264338L) * (x + 0.044715L * x * x * x); };
+  // Down to where the square is 0.
+  const double normal = sizeof(TypeParam) == 4 ? 14.4 : 38.6;
   this->expect_close(
-      "erf", Unary::erf, [](long double x) { return std::erf(x); }, -max, max, 2.0);
-  this->expect_exact(Unary::erf, {{0, 0}, {-0.0, -0.0}, {infinity, 1}, {-infinity, -1}, {nan, nan}, {max, 1}, {-max, -1}, {tiny, tiny}});
+      "sech", Unary::sech, [](long double x) { return 1 / std::cosh(x); }, -max, max, 3);
+  this->expect_close(
+      "gelu_erf_bell", Unary::gelu_erf_bell, [](long double x) { return std::exp(-x * x / 4); }, -normal, normal, 2);
+  this->expect_close(
+      "gelu_tanh_bell", Unary::gelu_tanh_bell, [=](long double x) { return 1 / (2 * std::cosh(cubic(x) / 2)); }, -2, 2, 6);
+  this->expect_exact(Unary::sech, {{0, 1}, {infinity, 0}, {-infinity, 0}, {nan, nan}});
+  for (const Unary op : {Unary::gelu_erf_bell, Unary::gelu_tanh_bell}) {
+    this->expect_exact(op, {{0, op == Unary::gelu_erf_bell ? 1 : 0.5}, {nan, nan}});
+    for (const double x : {-infinity, -1000.0, 100.0, infinity}) {
+      const TypeParam far = this->apply(op, {static_cast<TypeParam>(x)})[0];
+      EXPECT_EQ(far * far, 0) << x;
+    }
+  }
 }
 
 TYPED_TEST(Math, GeluAndSilu) {
-  // Above the subnormal results, to a few units of the last place also where 1 + erf and 1 + tanh have long cancelled to 0. What limits the
-  // last two is the rounding of the argument of exp, as large as that is.
-  const bool f32 = sizeof(TypeParam) == 4;
-  const double low = f32 ? -12.9 : -37;
+  // To a few units of the last place also where 1 + erf and 1 + tanh have long cancelled to 0, and down to the smallest number. What limits gelu_tanh
+  // is the rounding of the argument of exp, as large as that is.
+  const double max = static_cast<double>(std::numeric_limits<TypeParam>::max());
   this->expect_close(
-      "gelu_erf", Unary::gelu_erf, [](long double x) { return x / 2 * std::erfc(-x * std::sqrt(0.5L)); }, low, 1e30, 8);
+      "gelu_erf", Unary::gelu_erf, [](long double x) { return x / 2 * std::erfc(-x * std::sqrt(0.5L)); }, -max, max, 8);
   const auto gelu_tanh = [](long double x) { return x * sigmoid_of(2 * std::sqrt(2 / 3.14159265358979323846264338L) * (x + 0.044715L * x * x * x)); };
-  this->expect_close("gelu_tanh", Unary::gelu_tanh, gelu_tanh, -2, 1e10, 10);
+  this->expect_close("gelu_tanh", Unary::gelu_tanh, gelu_tanh, -2, max, 10);
+  this->expect_close("gelu_tanh", Unary::gelu_tanh, gelu_tanh, -max, -2, sizeof(TypeParam) == 4 ? 200 : 1400);
   this->expect_close(
-      "silu", Unary::silu, [](long double x) { return x * sigmoid_of(x); }, f32 ? -87 : -700, 1e30, 3.5);
+      "silu", Unary::silu, [](long double x) { return x * sigmoid_of(x); }, -max, max, 3.5);
   for (const Unary op : {Unary::gelu_erf, Unary::gelu_tanh, Unary::silu})
-    this->expect_exact(op, {{0, 0}, {-0.0, -0.0}, {infinity, infinity}, {nan, nan}, {1e30, 1e30}, {-1e30, -0.0}});
+    this->expect_exact(op, {{0, 0}, {-0.0, -0.0}, {infinity, infinity}, {-infinity, -0.0}, {nan, nan}, {1e30, 1e30}, {-1e30, -0.0}});
 }
 
 TYPED_TEST(Math, SimpleOnes) {

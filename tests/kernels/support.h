@@ -37,8 +37,8 @@ double ulps(T got, long double want) {
   const T rounded = static_cast<T>(want);
   if (std::isinf(rounded) && !std::isinf(got) && std::abs(got) == std::numeric_limits<T>::max()) return 1;
   if (std::isinf(rounded) || std::isinf(got)) return rounded == got ? 0 : 1e30;
-  int exponent = 0;
-  std::frexp(rounded, &exponent);
+  int exponent = std::numeric_limits<T>::min_exponent;
+  if (rounded != 0) std::frexp(rounded, &exponent);
   exponent = std::max(exponent, std::numeric_limits<T>::min_exponent);
   return static_cast<double>(std::abs(static_cast<long double>(got) - want) / std::ldexp(1.0L, exponent - std::numeric_limits<T>::digits));
 }

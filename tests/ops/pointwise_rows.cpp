@@ -31,7 +31,6 @@ std::vector<OpRow> pointwise_rows() {
   add_unary(rows, "silu", "", between(-4, 4), [](const Tensors& x) -> Results { return silu(x[0]); });
   add_unary(rows, "gelu", "erf", between(-3, 3), [](const Tensors& x) -> Results { return gelu(x[0]); });
   add_unary(rows, "gelu", "tanh", between(-3, 3), [](const Tensors& x) -> Results { return gelu(x[0], Gelu::tanh); });
-  add_unary(rows, "detail::erf", "", any, [](const Tensors& x) -> Results { return detail::erf(x[0]); });
   return rows;
 }
 
