@@ -5,6 +5,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <limits>
+
 #include "attention-inl.h"
 #include "attention.h"
 #include "attention_call.h"
@@ -35,6 +37,22 @@ Strip strip_of(const ForwardCall<T>& x) {
   const Index keys = std::min(key_block, x.sizes.Tk);
   const Index extra = (x.mask.has_added() || x.dropout.p > 0) ? 2 : 0;
   return {width, std::max(width * (x.sizes.d_k + x.sizes.d_v + (1 + extra) * keys), few_scratch(x))};
+}
+
+/// Whether query i may attend to a key, and holds(j) for each that it may attend to.
+template <class T, class F>
+bool for_all_allowed(const ForwardCall<T>& x, const Visibility& visible, Index p, Index i, F holds) {
+  const Batched<const bool>& keep = x.mask.keep;
+  const Batched<const T>& bias = x.mask.bias;
+  const Range keys = visible.some_keys({i, i + 1});
+  bool any = false;
+  for (Index j = keys.begin; j < keys.end; ++j) {
+    if (keep.data && !matrix(keep, p)[i * keep.row_stride + j * x.mask.keep_column_stride]) continue;
+    if (bias.data && matrix(bias, p)[i * bias.row_stride + j * x.mask.bias_column_stride] == -infinity<T>) continue;
+    if (!holds(j)) return false;
+    any = true;
+  }
+  return any;
 }
 
 /// Turns n scores of each lane, `width` apart, into exp(s - max), with the running maximum and sum brought up to date. Returns what earlier sums and
@@ -120,6 +138,17 @@ void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) 
     }
   }
 
+  // A query whose scores have all overflowed to -inf looks like one that may attend to nothing; NaN says that it is not.
+  for (int v = 0; v < vectors; ++v) {
+    if (HWY_LIKELY(hn::AllFalse(d, hn::Eq(sum[v], hn::Zero(d))))) continue;
+    HWY_ALIGN T sums[lanes<T>];
+    hn::Store(sum[v], d, sums);
+    for (Index i = 0; i < std::min(count - v * lanes<T>, lanes<T>); ++i)
+      if (sums[i] == 0 && for_all_allowed(x, visible, p, queries.begin + v * lanes<T> + i, [](Index) { return true; }))
+        sums[i] = std::numeric_limits<T>::quiet_NaN();
+    sum[v] = hn::Load(d, sums);
+  }
+
   const Index row = p * Tq + queries.begin;
   T* const out = matrix(x.out, p) + queries.begin * x.out.row_stride;
   for (int v = 0; x.rows.max && v < vectors; ++v) {
@@ -142,10 +171,31 @@ void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) 
   copy_transposed(o, width, Index{1}, d_v, count, out, x.out.row_stride);
 }
 
+/// As at the end of forward_strip, for a batch entry of few queries, whose sums are gone: those whose outputs are all 0 may be such.
+template <class T>
+void mark_overflowed(const ForwardCall<T>& x, Index p) {
+  const Visibility visible(x.sizes, x.mask, p);
+  for (Index i = 0; i < x.sizes.Tq; ++i) {
+    T* const out = matrix(x.out, p) + i * x.out.row_stride;
+    if (!std::all_of(out, out + x.sizes.d_v, [](T v) { return v == 0; })) continue;
+    const T* q = matrix(x.q, p) + i * x.q.row_stride;
+    const auto overflowed = [&](Index j) {
+      const T* k = matrix(x.k, p) + j * x.k.row_stride;
+      T score = 0;
+      for (Index c = 0; c < x.sizes.d_k; ++c) score += x.scale * q[c] * k[c];
+      return score == -infinity<T>;
+    };
+    if (for_all_allowed(x, visible, p, i, overflowed)) std::fill_n(out, x.sizes.d_v, std::numeric_limits<T>::quiet_NaN());
+  }
+}
+
 /// Strip number `task`, the last queries of a batch entry first: with a causal mask they have the most to do.
 template <class T>
 void forward_task(const ForwardCall<T>& x, Index task, T* scratch) {
-  if (x.sizes.Tq <= few_queries<T> && !x.rows.max) return forward_few(x, task, scratch);
+  if (x.sizes.Tq <= few_queries<T> && !x.rows.max) {
+    forward_few(x, task, scratch);
+    return mark_overflowed(x, task);
+  }
   constexpr Index width = tile_columns<T>;
   const Index strips = (x.sizes.Tq + width - 1) / width, begin = (strips - 1 - task % strips) * width;
   const Range queries{begin, std::min(begin + width, x.sizes.Tq)};
