@@ -123,7 +123,8 @@ Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller 
 /// Shapes broadcast (ShapeError), dtypes are equal (DTypeError), any of them; Error for a tolerance that is negative or NaN.
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, Caller = Caller::here());
 
-// Reductions (autograd/ops/reduce.cpp): over the whole tensor when `dims` is empty, to a tensor without dims or, with keepdim, with sizes of 1.
+// Reductions (autograd/ops/reduce.cpp): over the whole tensor when `dims` is empty, to a tensor without dims or, with keepdim, with sizes of 1. What
+// fits the dtype comes out right, gradients included, also where sums and squares on the way do not fit; so it does in layer_norm and the losses.
 
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());   ///< also i64
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());  ///< NaN of nothing
@@ -169,7 +170,8 @@ std::vector<Tensor> chunk(const Tensor& x, Index count, Index dim = 0, Caller = 
 // Products (autograd/ops/matmul.cpp).
 
 /// (..., m, k) x (..., k, n) -> (..., m, n), batch dims broadcast; a 1-D operand is a row (left) or a column (right) whose dim is dropped from the
-/// result. Sums over k = 0 are 0. da = dy b^T, db = a^T dy, summed over broadcast dims.
+/// result. Sums over k = 0 are 0. da = dy b^T, db = a^T dy, summed over broadcast dims. Products are added in the operands' dtype: where one, or
+/// a sum on the way, leaves its range, the result is infinite or NaN, also where the rest would have brought it back.
 Tensor matmul(const Tensor& a, const Tensor& b, Caller = Caller::here());
 /// x weight^T + bias: x (..., in), weight (out, in), bias (out) or absent -> (..., out).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Caller = Caller::here());

@@ -71,8 +71,11 @@ double norm_of(const std::vector<Tensor>& grads) {
 
 template <class T>
 void scale(T* x, Index n, double factor) {
+  // A factor below the normal numbers has few digits: the last of it goes first, exactly.
+  const T first = factor < static_cast<double>(std::numeric_limits<T>::min()) ? T(0x1p-64) : T{1};
+  const T rest = static_cast<T>(factor / static_cast<double>(first));
   kernels::parallel_for(n, 65536, [=](Index begin, Index end) {
-    for (Index i = begin; i < end; ++i) x[i] = static_cast<T>(x[i] * static_cast<T>(factor));
+    for (Index i = begin; i < end; ++i) x[i] = static_cast<T>(x[i] * first * rest);
   });
 }
 

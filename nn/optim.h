@@ -147,6 +147,10 @@ struct AdamOptions {
 
 /// Kingma and Ba, 2015. g += weight_decay p; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;
 /// p -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) at step t = 1, 2, ...
+///
+/// m and v have the parameter's dtype. Where v leaves its range (in f32, with the usual b2, at a gradient above 5e20) it is infinite, and the
+/// parameter NaN from then on, where PyTorch leaves the parameter as it is. Squares that vanish (in f32 those of gradients below 1e-18) change
+/// nothing beside an eps of 1e-15 or more; with a smaller one the root has few digits, or is 0.
 class Adam : public Optimizer {
  public:
   Adam(const ParameterList&, const AdamOptions& = {});             ///< all parameters alike

@@ -48,15 +48,57 @@ Choice choose(const AttentionOptions& options) {
   return {Kernel::tiled, "no weights are asked for: no matrix of Tq x Tk is needed"};
 }
 
+/// What became of the rows of weights that overflow may have spoiled.
+struct Spoiled {
+  bool nan = false;   ///< there is a row of NaN
+  bool zero = false;  ///< there is a row of zeros
+  explicit Spoiled(const Tensor& weights) {
+    const Tensor dense = detail::contiguous_data(weights);
+    const Index n = dense.size(-1);
+    detail::dispatch_float(dense.dtype(), [&]<class T>() {
+      const T* row = dense.data<T>();
+      for (const T* end = row + dense.numel(); row != end; row += n) {  // few rows begin with a 0
+        nan = nan || std::isnan(row[0]);
+        zero = zero || std::all_of(row, row + n, [](T w) { return w == 0; });
+      }
+    });
+  }
+};
+
+/// The same mask, with what is added finite: an infinite score plus a bias of -inf would be NaN, but -inf forbids whatever the score.
+detail::DenseMask strict(const detail::DenseMask& mask, Caller caller) {
+  const Tensor forbidden = eq(mask.added, Operand(-std::numeric_limits<double>::infinity(), caller)), open = !Located(forbidden, caller);
+  return {mask.allowed.defined() ? mask.allowed & Operand(open, caller) : open, masked_fill(mask.added, forbidden, Operand(0, caller))};
+}
+
+/// 1, and NaN for rows of weights that are all 0 though the mask lets the query attend to a key: there all scores have overflowed to -inf. Undefined
+/// without such rows.
+Tensor overflow_factor(const Tensor& weights, const detail::DenseMask& mask) {
+  const detail::Unseen inside;
+  const Tensor open = mask.added.defined() ? strict(mask, {}).allowed : mask.allowed;
+  Tensor lost = eq(max(weights, -1, true), 0);
+  if (open.defined()) lost = lost & any(expand(open, weights.shape()), -1, true);
+  if (!any(lost).item<bool>()) return {};
+  return where(lost, full({}, std::numeric_limits<double>::quiet_NaN(), weights.dtype()), 1);
+}
+
 }  // namespace
 
 Attention detail::composed_attention(const AttentionCall& call) {
-  const DenseMask mask = dense_mask(call.op, call.options.mask, call.scores, call.q.dtype());
   const Caller caller = call.op.caller;
-  Tensor scores = matmul(call.q * Operand(call.scale, caller), transpose(call.k, -2, -1, caller), caller);
-  if (mask.added.defined()) scores = scores + Operand(mask.added, caller);
-  if (mask.allowed.defined()) scores = masked_fill(scores, !Located(mask.allowed, caller), Operand(-std::numeric_limits<double>::infinity(), caller));
-  const Tensor weights = softmax_or_zero(scores, caller);
+  const auto weights_under = [&](const DenseMask& mask) {
+    Tensor scores = matmul(call.q * Operand(call.scale, caller), transpose(call.k, -2, -1, caller), caller);
+    if (mask.added.defined()) scores = scores + Operand(mask.added, caller);
+    if (mask.allowed.defined())
+      scores = masked_fill(scores, !Located(mask.allowed, caller), Operand(-std::numeric_limits<double>::infinity(), caller));
+    return softmax_or_zero(scores, caller);
+  };
+  DenseMask mask = dense_mask(call.op, call.options.mask, call.scores, call.q.dtype());
+  Tensor weights = weights_under(mask);
+  Spoiled spoiled(weights);
+  if (spoiled.nan && mask.added.defined()) mask = strict(mask, caller), weights = weights_under(mask), spoiled = Spoiled(weights);
+  if (spoiled.zero)
+    if (const Tensor factor = overflow_factor(weights, mask); factor.defined()) weights = weights * Operand(factor, caller);
   Tensor kept = weights;
   if (call.options.training && call.options.dropout_p > 0) {
     // Every output drops weights of its own, also where only v makes the batch longer.

@@ -47,6 +47,19 @@ inline Dims common_shape(const OpName& op, const Tensor& a, const Tensor& b) {
   return shape;
 }
 
+/// Whether no element is infinite or NaN.
+inline bool all_finite(const Tensor& x) { return all(isfinite(x)).item<bool>(); }
+
+/// of(x^2) for a linear `of`; where squares or sums of them overflow on the way to a result that does not, scaled. Not to be recorded.
+template <class F>
+Tensor of_squares(const Tensor& x, F of) {
+  const Tensor y = of(square(x));
+  if (all_finite(y)) return y;
+  // Where the result is finite, the squares that count are near the top of the range.
+  const double down = x.dtype() == f32 ? 0x1p-96 : 0x1p-600, up = 1 / down;
+  return where(isfinite(y), y, of(square(x * down)) * up * up);
+}
+
 Tensor unary_forward(const OpName& op, kernels::Unary, const Tensor& x);
 Tensor binary_forward(const OpName& op, kernels::Binary, const Tensor& a, const Tensor& b);
 

@@ -72,9 +72,14 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, CrossEntropyOp
   };
   detail::dispatch_float(logits.dtype(), [&]<class T>() {
     T* loss = losses.mutable_data<T>();
-    kernels::cross_entropy<T>(loss, stats.mutable_data<T>(), x.data<T>(), shares(t), rows, classes);
+    const auto total_of = [&](double times) {
+      kernels::cross_entropy<T>(loss, stats.mutable_data<T>(), x.data<T>(), shares(t), times, rows, classes);
+      return std::accumulate(loss, loss + rows, 0.0);
+    };
+    double total = total_of(1);
     if (by_row) return;
-    double total = std::accumulate(loss, loss + rows, 0.0) * factor;
+    // The losses of single rows may overflow where their mean does not.
+    total = std::isfinite(total) ? total * factor : total_of(factor);
     if (options.reduction == Reduction::mean && counted == 0) total = std::nan("");  // the mean of nothing; gradients are 0 nevertheless
     *y.mutable_data<T>() = static_cast<T>(total);
   });
@@ -95,13 +100,29 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, CrossEntropyOp
                 });
 }
 
+// With d = a - b: da = 2 d dloss, over n for a mean, and db = -da
 Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction, Caller caller) {
   const OpName op{"mse_loss", caller};
+  detail::require_float(op, a);
   detail::require_same_dtype(op, a, b);
   if (a.shape() != b.shape()) detail::raise<ShapeError>(op, "shapes differ: {} and {}", a.shape(), b.shape());
-  const Tensor squares = square(a - Operand(b, caller), caller);
-  if (reduction == Reduction::none) return squares;
-  return reduction == Reduction::sum ? sum(squares, {}, false, caller) : mean(squares, {}, false, caller);
+  Tensor d, y;
+  {
+    const detail::Unseen inside;
+    d = a - b;
+    y = reduction == Reduction::none  ? square(d)
+        : reduction == Reduction::sum ? detail::of_squares(d, [](const Tensor& squares) { return sum(squares); })
+                                      : detail::of_squares(d, [](const Tensor& squares) { return mean(squares); });
+  }
+  const double share = reduction == Reduction::mean ? 1 / static_cast<double>(a.numel()) : 1;
+  return record(op, y, a, b, [a = saved(a), b = saved(b), d = saved(d), y = saved(y), share](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+    Tensor da;
+    if (!detail::all_finite(y.get()))
+      da = (0.5 * a.get() - 0.5 * b.get()) * (dy * (4 * share));  // a - b may overflow
+    else
+      da = (ctx.creates_graph() ? a.get() - b.get() : d.get()) * (dy * (2 * share));
+    return {da, ctx.needs(1) ? -da : Tensor()};
+  });
 }
 
 }  // namespace heed

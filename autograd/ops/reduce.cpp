@@ -72,66 +72,82 @@ Tensor extreme(const OpName& op, bool largest, const Tensor& x, const Dims& dims
   return reshape(gather(reduced_last(x, wrapped, op.caller), -1, position, op.caller), shape, op.caller);
 }
 
-}  // namespace
-
-// dx = dy, repeated
-Tensor sum(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
-  const OpName op{"sum", caller};
-  require_number(op, x);
-  const Dims wrapped = detail::wrap_dims(op, dims, x.shape());
-  Tensor y = detail::make_empty(detail::reduced_shape(x.shape(), wrapped, keepdim), x.dtype(), op);
-  const Split split(x, wrapped);
+// dx = factor dy, repeated
+Tensor multiple_of_sum(const OpName& op, const Tensor& x, const Dims& dims, bool keepdim, double factor) {
+  Tensor y = detail::make_empty(detail::reduced_shape(x.shape(), dims, keepdim), x.dtype(), op);
+  const Split split(x, dims);
   if (x.dtype() == i64)
     kernels::sum(y.mutable_data<Index>(), x.data<Index>(), split.kept, split.reduced);
   else
-    detail::dispatch_float(x.dtype(), [&]<class T>() { kernels::sum<T>(y.mutable_data<T>(), x.data<T>(), split.kept, split.reduced); });
-  return record(op, std::move(y), x, [shape = x.shape(), wrapped](const BackwardContext&, const Tensor& dy) -> Grads {
-    return {expand(with_dims(dy, shape, wrapped), shape)};
+    detail::dispatch_float(x.dtype(), [&]<class T>() { kernels::sum<T>(y.mutable_data<T>(), x.data<T>(), split.kept, split.reduced, factor); });
+  return record(op, std::move(y), x, [shape = x.shape(), dims, factor](const BackwardContext&, const Tensor& dy) -> Grads {
+    return {expand(with_dims(factor == 1 ? dy : dy * factor, shape, dims), shape)};
   });
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
+  const OpName op{"sum", caller};
+  require_number(op, x);
+  return multiple_of_sum(op, x, detail::wrap_dims(op, dims, x.shape()), keepdim, 1);
 }
 
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
   const OpName op{"mean", caller};
   detail::require_float(op, x);
-  const Index n = count(x.shape(), detail::wrap_dims(op, dims, x.shape()));
-  return sum(x, dims, keepdim, caller) * Operand(n == 0 ? std::numeric_limits<double>::quiet_NaN() : 1.0 / static_cast<double>(n), caller);
+  const Dims wrapped = detail::wrap_dims(op, dims, x.shape());
+  const Index n = count(x.shape(), wrapped);
+  return multiple_of_sum(op, x, wrapped, keepdim, n == 0 ? std::numeric_limits<double>::quiet_NaN() : 1.0 / static_cast<double>(n));
 }
 
 Tensor max(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) { return extreme({"max", caller}, true, x, dims, keepdim); }
 Tensor min(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) { return extreme({"min", caller}, false, x, dims, keepdim); }
 
+// dx = 2 (x - mean) / divisor dy
 Tensor var(const Tensor& x, const Dims& dims, double correction, bool keepdim, Caller caller) {
   const OpName op{"var", caller};
   detail::require_float(op, x);
   const Dims wrapped = detail::wrap_dims(op, dims, x.shape());
   const double divisor = std::max(static_cast<double>(count(x.shape(), wrapped)) - correction, 0.0);
-  const Tensor centered = x - Operand(mean(x, dims, true, caller), caller);
-  return sum(square(centered, caller), dims, keepdim, caller) / Operand(divisor, caller);
+  Tensor y;
+  {
+    const detail::Unseen inside;
+    y = detail::of_squares(x - mean(x, dims, true), [&](const Tensor& squares) { return sum(squares, dims, keepdim) / divisor; });
+  }
+  return record(op, y, x, [x = saved(x), y = saved(y), wrapped, divisor](const BackwardContext&, const Tensor& dy) -> Grads {
+    const Tensor in = x.get(), up = with_dims(dy, in.shape(), wrapped);
+    if (detail::all_finite(y.get())) return {(in - mean(in, wrapped, true)) * (up * (2 / divisor))};
+    const Tensor half = 0.5 * in;  // x - mean may overflow
+    return {(half - mean(half, wrapped, true)) * (up * (4 / divisor))};
+  });
 }
 
-// dx = exp(x - y) dy
+// dx = exp(x - y) dy, y being exactly max + log sum exp(x - max)
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
   const OpName op{"logsumexp", caller};
   detail::require_float(op, x);
   const Dims wrapped = detail::wrap_dims(op, dims, x.shape());
-  Tensor y;
+  Tensor y, largest, total;
   {
     const detail::Unseen inside;
-    const double none = -std::numeric_limits<double>::infinity();
+    const Dims shape = detail::reduced_shape(x.shape(), wrapped, true);
     if (count(x.shape(), wrapped) == 0) {
-      y = full(detail::reduced_shape(x.shape(), wrapped, true), none, x.dtype());
+      largest = total = zeros(shape, x.dtype());
     } else {
-      const Tensor largest = max(x, dims, true);
-      const Tensor finite = where(isfinite(largest), largest, 0);  // infinities minus themselves are not wanted
-      y = log(sum(exp(x - finite), dims, true)) + finite;
+      largest = max(x, dims, true);
+      largest = where(isfinite(largest), largest, 0);  // infinities minus themselves are not wanted
+      total = sum(exp(x - largest), dims, true);
     }
-    y = reshape(y, detail::reduced_shape(x.shape(), wrapped, keepdim));
+    y = reshape(log(total) + largest, detail::reduced_shape(x.shape(), wrapped, keepdim));
   }
-  return record(op, y, x, [x = saved(x), y = saved(y), wrapped](const BackwardContext&, const Tensor& dy) -> Grads {
-    const Tensor in = x.get(), out = with_dims(y.get(), in.shape(), wrapped);
-    // Where all were -inf nothing moves the result.
-    return {with_dims(dy, in.shape(), wrapped) * exp(in - where(eq(out, -std::numeric_limits<double>::infinity()), 0, out))};
-  });
+  return record(op, y, x,
+                [x = saved(x), largest = saved(largest), total = saved(total), wrapped](const BackwardContext& ctx, const Tensor& dy) -> Grads {
+                  // Not from y: beside a large maximum it has lost the sum. The maximum is a constant here, since the quotient does not depend on it.
+                  const Tensor e = exp(x.get() - largest.get()), sums = ctx.creates_graph() ? sum(e, wrapped, true) : total.get();
+                  // Where all were -inf nothing moves the result.
+                  return {e * (with_dims(dy, x.get().shape(), wrapped) / where(eq(sums, 0), 1, sums))};
+                });
 }
 
 // dx = x / y dy, 0 where y is 0
@@ -152,7 +168,11 @@ Tensor norm(const Tensor& x, const Dims& dims, bool keepdim, Caller caller) {
     }
   }
   return record(op, y, x, [x = saved(x), y = saved(y), wrapped](const BackwardContext&, const Tensor& dy) -> Grads {
-    const Tensor in = x.get(), out = with_dims(y.get(), in.shape(), wrapped);
+    Tensor in = x.get(), out = with_dims(y.get(), in.shape(), wrapped);
+    if (!detail::all_finite(out)) {  // the direction of x is that of a smaller x
+      in = in * where(isfinite(out), full({}, 1, in.dtype()), 0x1p-64);
+      out = norm(in, wrapped, true);
+    }
     return {with_dims(dy, in.shape(), wrapped) * (in / where(eq(out, 0), 1, out))};
   });
 }

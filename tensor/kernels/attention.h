@@ -9,7 +9,8 @@
 // "Online normalizer calculation for softmax", 2018, and the recomputing backward of Dao et al., "FlashAttention", 2022. T is float or double.
 //
 // The bits of every result are the same for every thread count. A masked weight is exactly 0, but 0 times NaN is NaN: a NaN in a key's value may
-// show at queries that may not attend to it when others in the same tile may.
+// show at queries that may not attend to it when others in the same tile may. Scores are in T: a query whose largest score overflows, to either side,
+// gives NaN.
 
 namespace heed::kernels {
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 
 #include "../storage.h"
 #include "attention.h"
@@ -70,6 +71,21 @@ class Visibility {
   Index Tq_, Tk_, offset_;
   Index before_, after_;  ///< query i sees keys in (i + offset - before, i + offset + after)
 };
+
+/// The sum of exp(s - max) over the keys of query i. It is 0 where all scores are -inf: if the query may attend to a key these have overflowed, and
+/// NaN says that this is not attention to nothing.
+template <class T>
+T sum_of_query(const AttentionMask<T>& mask, const Visibility& visible, Index p, Index i, T sum) {
+  if (sum != 0) return sum;
+  const Range keys = visible.some_keys({i, i + 1});
+  for (Index j = keys.begin; j < keys.end; ++j) {
+    if (mask.keep.data && !matrix(mask.keep, p)[i * mask.keep.row_stride + j * mask.keep_column_stride]) continue;
+    if (mask.bias.data && matrix(mask.bias, p)[i * mask.bias.row_stride + j * mask.bias_column_stride] == -std::numeric_limits<T>::infinity())
+      continue;
+    return std::numeric_limits<T>::quiet_NaN();
+  }
+  return sum;
+}
 
 /// Blocks of nearly equal size, at most `limit` each.
 inline Index equal_block(Index n, Index limit) {

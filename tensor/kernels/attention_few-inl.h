@@ -128,6 +128,7 @@ void forward_few(const ForwardCall<T>& x, Index p, T* scratch) {
     }
   }
   for (Index i = 0; i < Tq; ++i) {
+    sum[i] = sum_of_query(x.mask, visible, p, i, sum[i]);
     T* const out = matrix(x.out, p) + i * x.out.row_stride;
     for (Index c = 0; c < d_v; ++c) out[c] = sum[i] == 0 ? T{0} : out[c] / sum[i];
     if (x.rows.max) x.rows.max[p * Tq + i] = max[i], x.rows.sum[p * Tq + i] = sum[i];

@@ -5,6 +5,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <limits>
+
 #include "attention-inl.h"
 #include "attention.h"
 #include "attention_call.h"
@@ -118,6 +120,15 @@ void forward_strip(const ForwardCall<T>& x, Index p, Range queries, T* scratch) 
         multiply_tiles(d_v, width - lane, n, v + begin * x.v.row_stride, Index{1}, x.v.row_stride, s + begin * width + lane, width, o + lane, width,
                        !first || c > 0);
     }
+  }
+
+  for (int v = 0; v < vectors; ++v) {
+    if (HWY_LIKELY(hn::AllFalse(d, hn::Eq(sum[v], hn::Zero(d))))) continue;
+    HWY_ALIGN T sums[lanes<T>];
+    hn::Store(sum[v], d, sums);
+    for (Index lane = v * lanes<T>; lane < std::min(count, (v + 1) * lanes<T>); ++lane)
+      sums[lane - v * lanes<T>] = sum_of_query(x.mask, visible, p, queries.begin + lane, sums[lane - v * lanes<T>]);
+    sum[v] = hn::Load(d, sums);
   }
 
   const Index row = p * Tq + queries.begin;

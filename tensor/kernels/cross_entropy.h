@@ -14,10 +14,10 @@ struct CrossEntropyTargets {
   double smoothing;
 };
 
-/// losses[i] = -sum_c w[i][c] log softmax(x[i])[c], w the shares. Of row i, stats[2 i] keeps the largest element and stats[2 i + 1] the inverse of
-/// sum exp(x - largest): together with x all that the backward needs, and, other than the logarithm of the sum, exact for large logits.
+/// losses[i] = -factor sum_c w[i][c] log softmax(x[i])[c], w the shares. Of row i, stats[2 i] keeps the largest element and stats[2 i + 1] the
+/// inverse of sum exp(x - largest): together with x all that the backward needs, and, other than the logarithm of the sum, exact for large logits.
 template <class T>
-void cross_entropy(T* losses, T* stats, const T* x, const CrossEntropyTargets&, Index rows, Index columns);
+void cross_entropy(T* losses, T* stats, const T* x, const CrossEntropyTargets&, double factor, Index rows, Index columns);
 
 /// dx[i][c] = factor g[i * g_stride] (softmax(x[i])[c] - w[i][c])
 template <class T>

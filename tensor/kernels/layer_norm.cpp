@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "layer_norm.h"
+#include "layer_norm_far.h"
 #include "parallel.h"
 #include "row-inl.h"
 #include "walk.h"
@@ -34,6 +35,10 @@ void forward_rows(T* y, T* mean, T* rstd, const T* x, const T* weight, const T* 
     });
     left *= scale;
     const double variance = std::max(squares * scale - left * left, 0.0);
+    if (!Near<T>::variance(variance + eps)) {
+      far_row(out, mean + r, rstd + r, row, weight, bias, eps, n);
+      continue;
+    }
     const T m = static_cast<T>(static_cast<double>(rough) + left);
     const auto mean_v = hn::Set(d, m);
     const T s = static_cast<T>(1 / std::sqrt(variance + eps));
@@ -53,27 +58,36 @@ void forward_rows(T* y, T* mean, T* rstd, const T* x, const T* weight, const T* 
 }
 
 template <class T>
-void backward_rows(T* dx, T* dweight, T* dbias, const T* dy, const T* x, const T* mean, const T* rstd, const T* weight, Index begin, Index end,
-                   Index n) {
+void backward_rows(T* dx, T* dweight, T* dbias, const T* dy, const T* x, const T* mean, const T* rstd, const T* weight, double eps, Index begin,
+                   Index end, Index n) {
   const hn::ScalableTag<T> d;
   const double scale = 1 / static_cast<double>(n);
   for (Index r = begin; r < end; ++r) {
     const T* row = x + r * n;
     const T* g = dy + r * n;
+    T* out = dx ? dx + r * n : nullptr;
+    if (!Near<T>::rstd(rstd[r])) {
+      far_row_backward(out, dweight, dbias, g, row, weight, eps, n);
+      continue;
+    }
     const auto mean_v = hn::Set(d, mean[r]), rstd_v = hn::Set(d, rstd[r]);
     const auto normalized = [=](auto at) HWY_ATTR { return hn::Mul(hn::Sub(at(row), mean_v), rstd_v); };
     const auto gradient = [=](auto at) HWY_ATTR { return weight ? hn::Mul(at(g), at(weight)) : at(g); };
     double sum = 0, dot = 0;
-    if (dx)
+    if (out)
       sum_row(d, n, sum, dot, [=](auto at, auto& a, auto& b) HWY_ATTR {
         a = gradient(at);
         b = hn::Mul(a, normalized(at));
       });
-    T* const out = dx + (dx ? r * n : 0);
-    const auto a = hn::Set(d, static_cast<T>(sum * scale)), b = hn::Set(d, static_cast<T>(dot * scale));
+    sum *= scale, dot *= scale;
+    if (out && !Near<T>::gradient(sum, dot) && !(sum == 0 && dot == 0 && std::all_of(g, g + n, [](T v) { return v == 0; }))) {
+      far_row_backward(out, static_cast<T*>(nullptr), static_cast<T*>(nullptr), g, row, weight, eps, n);
+      out = nullptr;
+    }
+    const auto a = hn::Set(d, static_cast<T>(sum)), b = hn::Set(d, static_cast<T>(dot));
     for_row(d, n, [=](auto at) HWY_ATTR {
       const auto xh = normalized(at);
-      if (dx) at.store(hn::Mul(rstd_v, hn::NegMulAdd(xh, b, hn::Sub(gradient(at), a))), out);
+      if (out) at.store(hn::Mul(rstd_v, hn::NegMulAdd(xh, b, hn::Sub(gradient(at), a))), out);
       if (dweight) at.store(hn::MulAdd(at(g), xh, at(dweight)), dweight);
       if (dbias) at.store(hn::Add(at(dbias), at(g)), dbias);
     });
@@ -89,12 +103,12 @@ void forward_f64(double* y, double* mean, double* rstd, const double* x, const d
   forward_rows(y, mean, rstd, x, weight, bias, eps, begin, end, n);
 }
 void backward_f32(float* dx, float* dweight, float* dbias, const float* dy, const float* x, const float* mean, const float* rstd, const float* weight,
-                  Index begin, Index end, Index n) {
-  backward_rows(dx, dweight, dbias, dy, x, mean, rstd, weight, begin, end, n);
+                  double eps, Index begin, Index end, Index n) {
+  backward_rows(dx, dweight, dbias, dy, x, mean, rstd, weight, eps, begin, end, n);
 }
 void backward_f64(double* dx, double* dweight, double* dbias, const double* dy, const double* x, const double* mean, const double* rstd,
-                  const double* weight, Index begin, Index end, Index n) {
-  backward_rows(dx, dweight, dbias, dy, x, mean, rstd, weight, begin, end, n);
+                  const double* weight, double eps, Index begin, Index end, Index n) {
+  backward_rows(dx, dweight, dbias, dy, x, mean, rstd, weight, eps, begin, end, n);
 }
 
 }  // namespace
@@ -135,7 +149,7 @@ void layer_norm(T* y, T* mean, T* rstd, const T* x, const T* weight, const T* bi
 }
 
 template <class T>
-void layer_norm_backward(T* dx, T* dweight, T* dbias, const T* dy, const T* x, const T* mean, const T* rstd, const T* weight, Index rows,
+void layer_norm_backward(T* dx, T* dweight, T* dbias, const T* dy, const T* x, const T* mean, const T* rstd, const T* weight, double eps, Index rows,
                          Index columns) {
   const auto run = pick<T>(HWY_DYNAMIC_DISPATCH(backward_f32), HWY_DYNAMIC_DISPATCH(backward_f64));
   // Blocks of rows, each with its own sums for the parameters. Their number depends on the sizes only, and with it the bits.
@@ -152,17 +166,22 @@ void layer_norm_backward(T* dx, T* dweight, T* dbias, const T* dy, const T* x, c
       T* const s = bias_sums ? bias_sums + b * columns : nullptr;
       if (w) std::fill_n(w, columns, T{});
       if (s) std::fill_n(s, columns, T{});
-      run(dx, w, s, dy, x, mean, rstd, weight, b * block, std::min((b + 1) * block, rows), columns);
+      run(dx, w, s, dy, x, mean, rstd, weight, eps, b * block, std::min((b + 1) * block, rows), columns);
     }
   });
   if (dweight) combine(dweight, weight_sums, blocks, columns);
   if (dbias) combine(dbias, bias_sums, blocks, columns);
+  const auto overflowed = [=](const T* sums_of) { return sums_of && !std::all_of(sums_of, sums_of + columns, [](T v) { return std::isfinite(v); }); };
+  if (!overflowed(dweight) && !overflowed(dbias)) return;
+  const Scratch<double> again(2 * columns);
+  far_parameters(dweight, dbias, dy, x, eps, rows, columns, again.data());
 }
 
 template void layer_norm(float*, float*, float*, const float*, const float*, const float*, double, Index, Index);
 template void layer_norm(double*, double*, double*, const double*, const double*, const double*, double, Index, Index);
-template void layer_norm_backward(float*, float*, float*, const float*, const float*, const float*, const float*, const float*, Index, Index);
-template void layer_norm_backward(double*, double*, double*, const double*, const double*, const double*, const double*, const double*, Index, Index);
+template void layer_norm_backward(float*, float*, float*, const float*, const float*, const float*, const float*, const float*, double, Index, Index);
+template void layer_norm_backward(double*, double*, double*, const double*, const double*, const double*, const double*, const double*, double, Index,
+                                  Index);
 
 }  // namespace heed::kernels
 #endif

@@ -6,6 +6,7 @@
 #include <hwy/highway.h>
 
 #include <cmath>
+#include <limits>
 
 #include "optimizer.h"
 #include "parallel.h"
@@ -33,6 +34,25 @@ void sgd_range(T* p, const T* g, T* buffer, Index n, const SgdStep& step) {
   });
 }
 
+template <class V>
+struct Moment {
+  V v, root;  ///< the new v, and the square root of v / (1 - beta2^step)
+};
+
+/// Of one vector, where squares of gradients may have overflowed on the way to a v that does not. Where v itself does it is infinite, and the root
+/// NaN: infinity would make a step of 0, which passes for one.
+template <class D, class V = hn::Vec<D>>
+HWY_NOINLINE Moment<V> far_moment(D d, V gradient, V v, const AdamStep& step) {
+  using T = hn::TFromD<D>;
+  const V rest = hn::Set(d, static_cast<T>(1 - step.beta2)), spread = hn::Set(d, static_cast<T>(1 / (1 - std::pow(step.beta2, step.step))));
+  const V infinity = hn::Set(d, std::numeric_limits<T>::infinity()), square = hn::Mul(gradient, gradient);
+  const V share = hn::IfThenElse(hn::Lt(square, infinity), hn::Mul(rest, square), hn::Mul(hn::Mul(rest, gradient), gradient));
+  v = hn::MulAdd(hn::Set(d, static_cast<T>(step.beta2)), v, share);
+  V root = hn::Sqrt(hn::Mul(v, spread));
+  root = hn::IfThenElse(hn::Lt(root, infinity), root, hn::Mul(hn::Sqrt(v), hn::Sqrt(spread)));
+  return {v, hn::IfThenElse(hn::Lt(root, infinity), root, hn::Set(d, std::numeric_limits<T>::quiet_NaN()))};
+}
+
 template <class T>
 void adam_range(T* p, const T* g, T* m, T* v, Index n, const AdamStep& step) {
   const hn::ScalableTag<T> d;
@@ -40,17 +60,23 @@ void adam_range(T* p, const T* g, T* m, T* v, Index n, const AdamStep& step) {
   const auto beta2 = hn::Set(d, static_cast<T>(step.beta2)), rest2 = hn::Set(d, static_cast<T>(1 - step.beta2));
   const auto size = hn::Set(d, static_cast<T>(step.lr / (1 - std::pow(step.beta1, step.step))));
   const auto spread = hn::Set(d, static_cast<T>(1 / (1 - std::pow(step.beta2, step.step))));
-  const auto eps = hn::Set(d, static_cast<T>(step.eps));
+  const auto eps = hn::Set(d, static_cast<T>(step.eps)), infinity = hn::Set(d, std::numeric_limits<T>::infinity());
+  const AdamStep* const steps = &step;
   const auto keep = hn::Set(d, static_cast<T>(step.decoupled ? 1 - step.lr * step.weight_decay : 1));
   const auto decay = hn::Set(d, static_cast<T>(step.decoupled ? 0 : step.weight_decay));
   for_row(d, n, [=](auto at) HWY_ATTR {
     const auto value = at(p);
     const auto gradient = hn::MulAdd(decay, value, at(g));
     const auto m_new = hn::MulAdd(beta1, at(m), hn::Mul(rest1, gradient));
-    const auto v_new = hn::MulAdd(beta2, at(v), hn::Mul(rest2, hn::Mul(gradient, gradient)));
+    auto v_new = hn::MulAdd(beta2, at(v), hn::Mul(rest2, hn::Mul(gradient, gradient)));
+    auto root = hn::Sqrt(hn::Mul(v_new, spread));
+    if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Lt(root, infinity)))) {
+      const auto moment = far_moment(d, gradient, at(v), *steps);
+      v_new = moment.v, root = moment.root;
+    }
     at.store(m_new, m);
     at.store(v_new, v);
-    const auto direction = hn::Div(m_new, hn::Add(hn::Sqrt(hn::Mul(v_new, spread)), eps));
+    const auto direction = hn::Div(m_new, hn::Add(root, eps));
     at.store(hn::NegMulAdd(size, direction, hn::Mul(keep, value)), p);
   });
 }

@@ -20,7 +20,7 @@ struct AdamStep {
   double step;     ///< counted from 1
 };
 /// Kingma and Ba, "Adam", 2015; decoupled decay by Loshchilov and Hutter, 2019. m and v are the moments;
-/// p -= lr / (1 - beta1^step) m / (sqrt(v / (1 - beta2^step)) + eps).
+/// p -= lr / (1 - beta1^step) m / (sqrt(v / (1 - beta2^step)) + eps). Where v is more than T holds it becomes infinite and p NaN.
 template <class T>
 void adam(T* p, const T* g, T* m, T* v, Index n, const AdamStep&);
 

@@ -6,6 +6,8 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "parallel.h"
 #include "reduce.h"
@@ -13,6 +15,41 @@
 #include "walk.h"
 
 // Sums of floats. Work is cut into pieces by the sizes alone, never by the number of threads: that keeps the bits.
+
+#ifndef HEED_REDUCE_ONCE
+#define HEED_REDUCE_ONCE
+namespace heed::kernels {
+namespace {
+
+/// Makes outputs from sums.
+template <class T>
+struct Finish {
+  const T* x;
+  const Nest<1>&kept, &reduced;
+  double times;  ///< how often each element counts
+  double factor;
+
+  /// An output, to be completed.
+  T operator()(double sum) const { return static_cast<T>(times * sum); }
+  /// Scaled such that no sum of as many elements as there are addresses overflows, and with what each addition loses put back: Kahan, 1965.
+  T again(Index output) const {
+    const Rows<1> at(kept, output, output + 1);
+    const Index step = reduced.strides[0].back();
+    double sum = 0, lost = 0;
+    for (Rows<1> rows(reduced, 0, count_of(reduced.shape)); rows; rows.next()) {
+      const T* row = x + at.offset(0) + rows.offset(0);
+      for (Index j = 0; j < rows.count(); ++j) {
+        const double term = 0x1p-64 * static_cast<double>(row[j * step]) - lost, next = sum + term;
+        lost = std::isfinite(next) ? next - sum - term : 0, sum = next;
+      }
+    }
+    return static_cast<T>(times * factor * sum * 0x1p64);
+  }
+};
+
+}  // namespace
+}  // namespace heed::kernels
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::kernels::HWY_NAMESPACE {
@@ -31,18 +68,29 @@ double sum_part(const T* x, const Nest<1>& reduced, Index begin, Index end) {
   return total;
 }
 
-/// Outputs [begin, end), each `times` the sum over all of the reduced nest.
+/// `count` outputs, the first of which is number `first`: times the factor, and summed again where they overflowed.
 template <class T>
-void sum_along(T* out, const T* x, const Nest<1>& kept, const Nest<1>& reduced, double times, Index begin, Index end) {
+void complete(T* out, const Finish<T>& finish, Index first, Index count) {
+  if (finish.factor != 1)
+    for (Index i = 0; i < count; ++i) out[i] *= static_cast<T>(finish.factor);
+  int overflowed = 0;  // not a bool, which would keep the compiler from using vectors
+  for (Index i = 0; i < count; ++i) overflowed |= !(std::abs(out[i]) <= std::numeric_limits<T>::max());
+  for (Index i = 0; overflowed && i < count; ++i)
+    if (!std::isfinite(out[i])) out[i] = finish.again(first + i);
+}
+
+/// Outputs [begin, end) from the sums over all of the reduced nest.
+template <class T>
+void sum_along(T* out, const Finish<T>& finish, Index begin, Index end) {
+  const Nest<1>&kept = finish.kept, &reduced = finish.reduced;
   const Index n = count_of(reduced.shape), step = kept.strides[0].back();
   const bool one_row = reduced.shape.size() == 1;
+  T* to = out + begin;
   for (Rows<1> rows(kept, begin, end); rows; rows.next()) {
-    const T* row = x + rows.offset(0);
-    for (Index j = 0; j < rows.count(); ++j, row += step) {
-      const double total = one_row ? sum_flat(row, n) : sum_part(row, reduced, 0, n);
-      out[begin++] = static_cast<T>(times * total);
-    }
+    const T* row = finish.x + rows.offset(0);
+    for (Index j = 0; j < rows.count(); ++j, row += step) *to++ = finish(one_row ? sum_flat(row, n) : sum_part(row, reduced, 0, n));
   }
+  complete(out + begin, finish, begin, end - begin);
 }
 
 /// Columns that are summed together: their sums stay in the first cache.
@@ -78,12 +126,10 @@ double flat_f32(const float* x, Index n) { return sum_flat(x, n); }
 double flat_f64(const double* x, Index n) { return sum_flat(x, n); }
 double part_f32(const float* x, const Nest<1>& reduced, Index begin, Index end) { return sum_part(x, reduced, begin, end); }
 double part_f64(const double* x, const Nest<1>& reduced, Index begin, Index end) { return sum_part(x, reduced, begin, end); }
-void along_f32(float* out, const float* x, const Nest<1>& kept, const Nest<1>& reduced, double times, Index begin, Index end) {
-  sum_along(out, x, kept, reduced, times, begin, end);
-}
-void along_f64(double* out, const double* x, const Nest<1>& kept, const Nest<1>& reduced, double times, Index begin, Index end) {
-  sum_along(out, x, kept, reduced, times, begin, end);
-}
+void along_f32(float* out, const Finish<float>& finish, Index begin, Index end) { sum_along(out, finish, begin, end); }
+void along_f64(double* out, const Finish<double>& finish, Index begin, Index end) { sum_along(out, finish, begin, end); }
+void complete_f32(float* out, const Finish<float>& finish, Index first, Index count) { complete(out, finish, first, count); }
+void complete_f64(double* out, const Finish<double>& finish, Index first, Index count) { complete(out, finish, first, count); }
 void across_f32(double* totals, const float* x, Index width, const Nest<1>& reduced, Index begin, Index end) {
   sum_across(totals, x, width, reduced, begin, end);
 }
@@ -107,6 +153,13 @@ HWY_EXPORT(along_f32);
 HWY_EXPORT(along_f64);
 HWY_EXPORT(across_f32);
 HWY_EXPORT(across_f64);
+HWY_EXPORT(complete_f32);
+HWY_EXPORT(complete_f64);
+
+template <class T>
+auto complete() {
+  return pick<T>(HWY_DYNAMIC_DISPATCH(complete_f32), HWY_DYNAMIC_DISPATCH(complete_f64));
+}
 
 constexpr Index grain = 32768;  // elements for a thread
 constexpr Index chunk = 16384;  // elements of one output that are summed in one go
@@ -133,11 +186,12 @@ void sort_by_stride(Axes& axes) {
 
 /// The innermost reduced loop is contiguous: each output is the sum of whole rows.
 template <class T>
-void sum_rows(T* out, const T* x, const Nest<1>& kept, const Nest<1>& reduced, double times) {
+void sum_rows(T* out, const Finish<T>& finish) {
+  const Nest<1>&kept = finish.kept, &reduced = finish.reduced;
   const Index outputs = count_of(kept.shape), n = count_of(reduced.shape), chunks = (n + chunk - 1) / chunk;
   if (chunks == 1) {
     const auto run = pick<T>(HWY_DYNAMIC_DISPATCH(along_f32), HWY_DYNAMIC_DISPATCH(along_f64));
-    parallel_for(outputs, std::max<Index>(grain / n, 1), [&](Index begin, Index end) { run(out, x, kept, reduced, times, begin, end); });
+    parallel_for(outputs, std::max<Index>(grain / n, 1), [&](Index begin, Index end) { run(out, finish, begin, end); });
     return;
   }
   const auto run = pick<T>(HWY_DYNAMIC_DISPATCH(part_f32), HWY_DYNAMIC_DISPATCH(part_f64));
@@ -147,21 +201,23 @@ void sum_rows(T* out, const T* x, const Nest<1>& kept, const Nest<1>& reduced, d
     for (Index i = begin; i < end; ++i) {
       const Index output = i / chunks, first = i % chunks * chunk;
       const Rows<1> at(kept, output, output + 1);
-      sums[i] = run(x + at.offset(0), reduced, first, std::min(first + chunk, n));
+      sums[i] = run(finish.x + at.offset(0), reduced, first, std::min(first + chunk, n));
     }
   });
   for (Index i = 0; i < outputs; ++i) {
     double total = 0;
     for (Index c = 0; c < chunks; ++c) total += sums[i * chunks + c];
-    out[i] = static_cast<T>(times * total);
+    out[i] = finish(total);
   }
+  complete<T>()(out, finish, 0, outputs);
 }
 
 constexpr Index block = 256;  // columns at a time, as in the kernel
 
 /// The innermost kept loop is contiguous: blocks of neighboring outputs are summed side by side.
 template <class T>
-void sum_columns(T* out, const T* x, const Nest<1>& kept, const Nest<1>& reduced, double times) {
+void sum_columns(T* out, const Finish<T>& finish) {
+  const Nest<1>&kept = finish.kept, &reduced = finish.reduced;
   const auto run = pick<T>(HWY_DYNAMIC_DISPATCH(across_f32), HWY_DYNAMIC_DISPATCH(across_f64));
   const Index width = kept.shape.back(), outputs = count_of(kept.shape), n = count_of(reduced.shape);
   const Index blocks = (width + block - 1) / block;
@@ -175,7 +231,7 @@ void sum_columns(T* out, const T* x, const Nest<1>& kept, const Nest<1>& reduced
         const Index column = i / chunks % blocks * block, row = i / chunks / blocks, c = i % chunks;
         const Rows<1> at(kept, row * width + column, row * width + column + 1);
         const Index count = std::min(block, width - column);
-        f(c, row * width + column, count, x + at.offset(0), c * rows_a_chunk, std::min((c + 1) * rows_a_chunk, n));
+        f(c, row * width + column, count, finish.x + at.offset(0), c * rows_a_chunk, std::min((c + 1) * rows_a_chunk, n));
       }
     });
   };
@@ -183,7 +239,8 @@ void sum_columns(T* out, const T* x, const Nest<1>& kept, const Nest<1>& reduced
     each([&](Index, Index first, Index count, const T* from, Index begin, Index end) {
       double totals[block];
       run(totals, from, count, reduced, begin, end);
-      for (Index j = 0; j < count; ++j) out[first + j] = static_cast<T>(times * totals[j]);
+      for (Index j = 0; j < count; ++j) out[first + j] = finish(totals[j]);
+      complete<T>()(out + first, finish, first, count);
     });
     return;
   }
@@ -192,43 +249,49 @@ void sum_columns(T* out, const T* x, const Nest<1>& kept, const Nest<1>& reduced
   each([&](Index c, Index first, Index count, const T* from, Index begin, Index end) {
     run(sums + c * outputs + first, from, count, reduced, begin, end);
   });
-  parallel_for(outputs, std::max<Index>(grain / chunks, 1), [=](Index begin, Index end) {
+  parallel_for(outputs, std::max<Index>(grain / chunks, 1), [&](Index begin, Index end) {
     for (Index j = begin; j < end; ++j) {
       double total = 0;
       for (Index c = 0; c < chunks; ++c) total += sums[c * outputs + j];
-      out[j] = static_cast<T>(times * total);
+      out[j] = finish(total);
     }
+    complete<T>()(out + begin, finish, begin, end - begin);
   });
 }
 
 }  // namespace
 
 template <class T>
-void sum(T* out, const T* x, const Axes& kept, const Axes& reduced) {
+void sum(T* out, const T* x, const Axes& kept, const Axes& reduced, double factor) {
   const Index outputs = count_of(kept.shape), n = count_of(reduced.shape);
   if (outputs == 0) return;
-  if (n == 0) return fill(out, T{}, outputs);
+  if (n == 0) return fill(out, static_cast<T>(0 * factor), outputs);
   if (outputs == 1 && n <= chunk && is_row_major(reduced.strides, reduced.shape)) {
-    *out = static_cast<T>(pick<T>(HWY_DYNAMIC_DISPATCH(flat_f32), HWY_DYNAMIC_DISPATCH(flat_f64))(x, n));
-    return;
+    const double total = pick<T>(HWY_DYNAMIC_DISPATCH(flat_f32), HWY_DYNAMIC_DISPATCH(flat_f64))(x, n);
+    const T y = static_cast<T>(total) * static_cast<T>(factor);
+    if (std::isfinite(y)) {
+      *out = y;
+      return;
+    }
   }
   Axes loops = reduced;
   const double times = static_cast<double>(take_repeats(loops));
   sort_by_stride(loops);
   Nest<1> outer(kept.shape, Strided<T>{x, kept.strides}), inner(loops.shape, Strided<T>{x, loops.strides});
-  if (inner.strides[0].back() <= 1) return sum_rows(out, x, outer, inner, times);
-  if (outer.strides[0].back() == 1) return sum_columns(out, x, outer, inner, times);
+  if (inner.strides[0].back() <= 1) return sum_rows(out, Finish<T>{x, outer, inner, times, factor});
+  if (outer.strides[0].back() == 1) return sum_columns(out, Finish<T>{x, outer, inner, times, factor});
   // Neither lies in memory as it is walked: a row-major copy does.
   Dims shape = outer.shape, strides = outer.strides[0];
   for (std::size_t d = 0; d < inner.shape.size(); ++d) shape.push_back(inner.shape[d]), strides.push_back(inner.strides[0][d]);
   const Scratch<T> copied(count_of(shape));
   copy(copied.data(), detail::row_major_strides(shape), Strided<T>{x, strides}, shape);
   const Index row = count_of(inner.shape);
-  sum_rows(out, copied.data(), Nest<1>({outputs}, Strided<T>{x, {row}}), Nest<1>({row}, Strided<T>{x, {1}}), times);
+  const Nest<1> rows({outputs}, Strided<T>{x, {row}}), columns({row}, Strided<T>{x, {1}});
+  sum_rows(out, Finish<T>{copied.data(), rows, columns, times, factor});
 }
 
-template void sum(float*, const float*, const Axes&, const Axes&);
-template void sum(double*, const double*, const Axes&, const Axes&);
+template void sum(float*, const float*, const Axes&, const Axes&, double);
+template void sum(double*, const double*, const Axes&, const Axes&, double);
 
 }  // namespace heed::kernels
 #endif

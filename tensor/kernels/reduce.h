@@ -12,9 +12,10 @@ struct Axes {
   Dims shape, strides;
 };
 
-/// Sum of nothing is 0. f32 is summed in pieces whose sums are added in f64, so that the error does not grow with the length.
+/// factor times the sum; the sum of nothing is 0. f32 is summed in pieces whose sums are added in f64, so that the error does not grow with the
+/// length. Sums that overflow on the way to a result that does not are taken again, in f64 and scaled.
 template <class T>
-void sum(T* out, const T* x, const Axes& kept, const Axes& reduced);
+void sum(T* out, const T* x, const Axes& kept, const Axes& reduced, double factor = 1);
 
 /// Position, in row-major order over `reduced`, of the first largest (smallest) element; NaN counts as largest (smallest).
 /// `reduced` has at least one element. T also Index.

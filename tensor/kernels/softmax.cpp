@@ -16,6 +16,32 @@
 #include "softmax.h"
 #include "suits_onednn.h"
 
+#ifndef HEED_SOFTMAX_ONCE
+#define HEED_SOFTMAX_ONCE
+namespace heed::kernels {
+namespace {
+
+// Rows of gradients so large that sums or differences overflow on the way: slowly, in f64 and scaled.
+constexpr double down = 0x1p-64, up = 0x1p64;
+
+template <class T>
+void far_softmax_backward(T* dx, const T* y, const T* dy, Index n) {
+  double dot = 0;
+  for (Index j = 0; j < n; ++j) dot += static_cast<double>(y[j]) * (down * static_cast<double>(dy[j]));
+  for (Index j = 0; j < n; ++j) dx[j] = static_cast<T>(static_cast<double>(y[j]) * (down * static_cast<double>(dy[j]) - dot) * up);
+}
+
+template <class T>
+void far_log_softmax_backward(T* dx, const T* y, const T* dy, Index n) {
+  double sum = 0;
+  for (Index j = 0; j < n; ++j) sum += down * static_cast<double>(dy[j]);
+  for (Index j = 0; j < n; ++j) dx[j] = static_cast<T>((down * static_cast<double>(dy[j]) - std::exp(static_cast<double>(y[j])) * sum) * up);
+}
+
+}  // namespace
+}  // namespace heed::kernels
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace heed::kernels::HWY_NAMESPACE {
 namespace {
@@ -106,6 +132,11 @@ void softmax_backward_rows(T* dx, const T* y, const T* dy, Index rows, Index n) 
   const bool streams = may_stream(d, dx, rows, n);
   for (Index r = 0; r < rows; ++r, dx += n, y += n, dy += n) {
     const double dot = sum_row(d, n, [=](auto at) HWY_ATTR { return hn::Mul(at(y), at(dy)); });
+    // Less than what is lost from the largest number when it is rounded: no difference overflows.
+    if (!(std::abs(dot) < static_cast<double>(std::numeric_limits<T>::max() * std::numeric_limits<T>::epsilon() / 4))) {
+      far_softmax_backward(dx, y, dy, n);
+      continue;
+    }
     const auto mean = hn::Set(d, static_cast<T>(dot));
     const auto gradient = [=](auto at) HWY_ATTR { return hn::Mul(at(y), hn::Sub(at(dy), mean)); };
     if (streams)
@@ -131,7 +162,12 @@ template <class T>
 void log_softmax_backward_rows(T* dx, const T* y, const T* dy, Index rows, Index n) {
   const hn::ScalableTag<T> d;
   for (Index r = 0; r < rows; ++r, dx += n, y += n, dy += n) {
-    const auto sum = hn::Set(d, static_cast<T>(sum_row(d, n, [=](auto at) HWY_ATTR { return at(dy); })));
+    const T total = static_cast<T>(sum_row(d, n, [=](auto at) HWY_ATTR { return at(dy); }));
+    if (!std::isfinite(total)) {
+      far_log_softmax_backward(dx, y, dy, n);
+      continue;
+    }
+    const auto sum = hn::Set(d, total);
     for_row(d, n, [=](auto at) HWY_ATTR { at.store(hn::NegMulAdd(exp(at.d, at(y)), sum, at(dy)), dx); });
   }
 }

@@ -24,7 +24,7 @@ class CrossEntropy : public testing::Test {
     Block<T> stats(2 * rows), g(rows);
     for (Index i = 0; i < rows; ++i) g[i] = static_cast<T>(i + 1);
     const CrossEntropyTargets targets{classes.data(), ignored, smoothing};
-    cross_entropy(r.losses.data(), stats.data(), x.data(), targets, rows, columns);
+    cross_entropy(r.losses.data(), stats.data(), x.data(), targets, 1, rows, columns);
     cross_entropy_backward(r.dx.data(), x.data(), stats.data(), targets, g.data(), Index{1}, 0.25, rows, columns);
     return r;
   }

@@ -39,7 +39,7 @@ TYPED_TEST(LayerNorm, ForwardAndBackward) {
           const double eps = 1e-5;
           Block<T> y(n), mean(rows), rstd(rows), dx(n), dweight(columns), dbias(columns);
           layer_norm(y.data(), mean.data(), rstd.data(), x.data(), weight, bias, eps, rows, columns);
-          layer_norm_backward(dx.data(), dweight.data(), dbias.data(), dy.data(), x.data(), mean.data(), rstd.data(), weight, rows, columns);
+          layer_norm_backward(dx.data(), dweight.data(), dbias.data(), dy.data(), x.data(), mean.data(), rstd.data(), weight, eps, rows, columns);
           std::vector<L> want_dweight(static_cast<std::size_t>(columns)), want_dbias(want_dweight.size());
           for (Index r = 0; r < rows; ++r) {
             L m = 0, v = 0, sum = 0, dot = 0;
@@ -67,9 +67,9 @@ TYPED_TEST(LayerNorm, ForwardAndBackward) {
           }
           // Each gradient alone.
           Block<T> only_dx(n), only_dweight(columns), only_dbias(columns);
-          layer_norm_backward<T>(only_dx.data(), nullptr, nullptr, dy.data(), x.data(), mean.data(), rstd.data(), weight, rows, columns);
-          layer_norm_backward<T>(nullptr, only_dweight.data(), nullptr, dy.data(), x.data(), mean.data(), rstd.data(), weight, rows, columns);
-          layer_norm_backward<T>(nullptr, nullptr, only_dbias.data(), dy.data(), x.data(), mean.data(), rstd.data(), weight, rows, columns);
+          layer_norm_backward<T>(only_dx.data(), nullptr, nullptr, dy.data(), x.data(), mean.data(), rstd.data(), weight, eps, rows, columns);
+          layer_norm_backward<T>(nullptr, only_dweight.data(), nullptr, dy.data(), x.data(), mean.data(), rstd.data(), weight, eps, rows, columns);
+          layer_norm_backward<T>(nullptr, nullptr, only_dbias.data(), dy.data(), x.data(), mean.data(), rstd.data(), weight, eps, rows, columns);
           EXPECT_TRUE(only_dx.same_bits(dx) && only_dweight.same_bits(dweight) && only_dbias.same_bits(dbias));
         }
   });
@@ -102,7 +102,7 @@ TYPED_TEST(LayerNorm, GradientsOfAConstantRow) {
     const auto r = this->forward(x, 1, 1e-5, weight, bias);
     for (Index i = 0; i < 3; ++i) EXPECT_EQ(r.y[i], bias[i]);
     T dx[3], dweight[3], dbias[3];
-    layer_norm_backward(dx, dweight, dbias, dy, x.data(), r.mean.data(), r.rstd.data(), weight, 1, 3);
+    layer_norm_backward(dx, dweight, dbias, dy, x.data(), r.mean.data(), r.rstd.data(), weight, 1e-5, 1, 3);
     const double want[] = {-1159.50180873, -210.81851068, 1370.32031941};
     for (int i = 0; i < 3; ++i) {
       EXPECT_NEAR(dx[i], want[i], sizeof(T) == 4 ? 1e-3 : 1e-7);
@@ -124,18 +124,42 @@ TYPED_TEST(LayerNorm, SmallVariancesCount) {
   });
 }
 
+TYPED_TEST(LayerNorm, RowsWhoseSquaresDoNotFitAreNormalizedAsOthers) {
+  using T = TypeParam;
+  const Index rows = 5, columns = 67, n = rows * columns;
+  constexpr double eps = static_cast<double>(std::numeric_limits<T>::epsilon());
+  const Block<T> x = test::random_block<T>(n, -1, 2, 1), w = test::random_block<T>(columns, 0.5, 1.5, 3), dy = test::random_block<T>(n, -1, 1, 4);
+  test::for_each_target([&] {
+    const auto run = [&](const Block<T>& in, Block<T>& y, Block<T>& dx, Block<T>& dweight) {
+      Block<T> mean(rows), rstd(rows), dbias(columns);
+      layer_norm<T>(y.data(), mean.data(), rstd.data(), in.data(), w.data(), nullptr, 0, rows, columns);
+      layer_norm_backward(dx.data(), dweight.data(), dbias.data(), dy.data(), in.data(), mean.data(), rstd.data(), w.data(), 0, rows, columns);
+    };
+    Block<T> y(n), dx(n), dweight(columns), far_y(n), far_dx(n), far_dweight(columns), far = x;
+    run(x, y, dx, dweight);
+    const int exponents[] = {0, sizeof(T) == 4 ? 100 : 1000, sizeof(T) == 4 ? -90 : -1000, sizeof(T) == 4 ? 66 : 530, 3};
+    for (Index i = 0; i < n; ++i) far[i] = std::ldexp(far[i], exponents[i / columns]);
+    run(far, far_y, far_dx, far_dweight);
+    for (Index i = 0; i < n; ++i) {
+      ASSERT_NEAR(far_y[i], y[i], 16 * eps) << i;
+      ASSERT_NEAR(std::ldexp(far_dx[i], exponents[i / columns]), dx[i], 64 * eps) << i;
+    }
+    for (Index j = 0; j < columns; ++j) ASSERT_NEAR(far_dweight[j], dweight[j], 64 * eps) << j;
+  });
+}
+
 TYPED_TEST(LayerNorm, NoRowsOrNoColumns) {
   using T = TypeParam;
   EXPECT_EQ(this->forward({}, 0, 1e-5).y.size(), 0);
   T dweight[] = {1, 1, 1}, dbias[] = {1, 1, 1};
-  layer_norm_backward<T>(nullptr, dweight, dbias, nullptr, nullptr, nullptr, nullptr, nullptr, 0, 3);
+  layer_norm_backward<T>(nullptr, dweight, dbias, nullptr, nullptr, nullptr, nullptr, nullptr, 1e-5, 0, 3);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(dweight[i], 0);
     EXPECT_EQ(dbias[i], 0);
   }
   T mean[2], rstd[2];
   layer_norm<T>(nullptr, mean, rstd, nullptr, nullptr, nullptr, 1e-5, 2, 0);
-  layer_norm_backward<T>(nullptr, nullptr, nullptr, nullptr, nullptr, mean, rstd, nullptr, 2, 0);
+  layer_norm_backward<T>(nullptr, nullptr, nullptr, nullptr, nullptr, mean, rstd, nullptr, 1e-5, 2, 0);
 }
 
 TYPED_TEST(LayerNorm, SameBitsForAllThreadCounts) {
@@ -146,7 +170,7 @@ TYPED_TEST(LayerNorm, SameBitsForAllThreadCounts) {
     Block<T> out(2 * n + 2 * columns), mean(rows), rstd(rows);
     layer_norm<T>(out.data(), mean.data(), rstd.data(), x.data(), w.data(), nullptr, 1e-5, rows, columns);
     T* dx = out.data() + n;
-    layer_norm_backward<T>(dx, dx + n, dx + n + columns, out.data(), x.data(), mean.data(), rstd.data(), w.data(), rows, columns);
+    layer_norm_backward<T>(dx, dx + n, dx + n + columns, out.data(), x.data(), mean.data(), rstd.data(), w.data(), 1e-5, rows, columns);
     return out;
   });
 }

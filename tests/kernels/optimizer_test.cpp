@@ -68,6 +68,35 @@ TYPED_TEST(Optimizer, AdamAgainstTheFormula) {
   });
 }
 
+TYPED_TEST(Optimizer, AdamWhereSquaresOverflow) {
+  using T = TypeParam;
+  const bool single = sizeof(T) == 4;
+  const T fits = static_cast<T>(single ? 1e20 : 1e155), does_not = static_cast<T>(single ? 1e22 : 1e157);  // a thousandth of the square
+  const Index n = 37;
+  test::for_each_target([&] {
+    Block<T> p = test::random_block<T>(n, 1, 2, 1), m(n), v(n), g = test::random_block<T>(n, 0.1, 1, 2);
+    Block<T> p_small = p, m_small(n), v_small(n), g_small = g;
+    for (Index i : {3, 36}) g[i] = -fits;
+    g[20] = does_not;
+    for (double t : {1.0, 2.0, 3.0}) {
+      const AdamStep step{0.1, 0.9, 0.999, 1e-8, 0, true, t};
+      adam(p.data(), g.data(), m.data(), v.data(), n, step);
+      adam(p_small.data(), g_small.data(), m_small.data(), v_small.data(), n, step);
+    }
+    for (Index i = 0; i < n; ++i) {
+      if (i == 3 || i == 36) {
+        EXPECT_NEAR(p[i], p_small[i] + static_cast<T>(0.6), 1e-5) << i;  // as g, but upwards
+        EXPECT_TRUE(std::isfinite(v[i]));
+      } else if (i == 20) {
+        EXPECT_TRUE(std::isnan(p[i])) << p[i];
+        EXPECT_FALSE(std::isfinite(v[i]));
+      } else {
+        EXPECT_EQ(p[i], p_small[i]) << i;
+      }
+    }
+  });
+}
+
 TYPED_TEST(Optimizer, DecoupledDecay) {
   using T = TypeParam;
   const auto run = [](bool decoupled, T g) {

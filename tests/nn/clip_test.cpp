@@ -49,6 +49,9 @@ TEST(Clip, DoesNotOverflowOrUnderflow) {
   Tensor narrow = with_grad(full({4}, 3e38));
   EXPECT_LT(relative(nn::clip_grad_norm({narrow}, 1), 6e38), 1e-6);
   EXPECT_NEAR(values(narrow.grad())[0], 0.5, 1e-6);
+  Tensor wide = with_grad(full({10000}, 3e38));  // the factor is below the normal numbers
+  EXPECT_LT(relative(nn::clip_grad_norm({wide}, 1), 3e40), 1e-6);
+  EXPECT_LT(relative(values(wide.grad())[0], 0.01), 1e-6);
   Tensor huge = with_grad(full({100}, 1e308, f64));
   EXPECT_TRUE(std::isinf(nn::clip_grad_norm({huge}, 1))) << "more than a double holds";
   EXPECT_EQ(values(huge.grad())[0], 1e308);
