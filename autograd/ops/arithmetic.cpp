@@ -46,22 +46,23 @@ Tensor power(const OpName& op, const Tensor& a, const Tensor& b) {
   });
 }
 
-/// Which share of the gradient goes to the first operand: 1 where it wins, half at a tie.
-Tensor share_of_first(const Tensor& wins, const Tensor& ties, DType dtype) { return wins.to(dtype) + ties.to(dtype) * 0.5; }
+/// dy to the operand that wins, half to each at a tie. Chosen, not multiplied with 0: that would make NaN of an infinite gradient.
+Grads to_winner(const BackwardContext& ctx, const Tensor& dy, const Tensor& first_wins, const Tensor& tie) {
+  const Tensor half = dy * 0.5;
+  return {ctx.needs(0) ? where(first_wins, dy, where(tie, half, 0)) : Tensor(), ctx.needs(1) ? where(first_wins, 0, where(tie, half, dy)) : Tensor()};
+}
 
 Tensor larger(const OpName& op, const Tensor& a, const Tensor& b) {
   return record(op, binary_forward(op, Binary::maximum, a, b), a, b,
                 [a = saved(a), b = saved(b)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
-                  const Tensor da = dy * share_of_first(gt(a.get(), b.get()), eq(a.get(), b.get()), dy.dtype());
-                  return {da, ctx.needs(1) ? dy - da : Tensor()};
+                  return to_winner(ctx, dy, gt(a.get(), b.get()), eq(a.get(), b.get()));
                 });
 }
 
 Tensor smaller(const OpName& op, const Tensor& a, const Tensor& b) {
   return record(op, binary_forward(op, Binary::minimum, a, b), a, b,
                 [a = saved(a), b = saved(b)](const BackwardContext& ctx, const Tensor& dy) -> Grads {
-                  const Tensor da = dy * share_of_first(lt(a.get(), b.get()), eq(a.get(), b.get()), dy.dtype());
-                  return {da, ctx.needs(1) ? dy - da : Tensor()};
+                  return to_winner(ctx, dy, lt(a.get(), b.get()), eq(a.get(), b.get()));
                 });
 }
 

@@ -89,9 +89,34 @@ double detail::allowed_pairs(const Mask& mask, const Dims& scores) {
   return pairs * entries / static_cast<double>(mask.key_lengths().size());
 }
 
+namespace {
+
+Attention attend(const detail::AttentionCall& call) {
+  return choose(call.options).kernel == Kernel::tiled ? detail::tiled_attention(call) : detail::composed_attention(call);
+}
+
+/// All weights dropped: 0 in value and gradients, whoever may attend to whom. Operands that are dropped as a whole lead there through either kernel,
+/// also from infinities, which weights of 0 would turn into NaN. The weights that are returned are those before.
+Attention attend_to_nothing(const detail::AttentionCall& call) {
+  Attention out;
+  AttentionOptions options = call.options;
+  if (options.need_weights) {
+    options.dropout_p = 0;
+    out.weights = attend({call.op, call.q, call.k, call.v, options, call.scale, call.scores}).weights;
+  }
+  const auto dropped = [&](const Tensor& t) { return dropout(t, 1, true, call.op.caller); };
+  options.dropout_p = 1, options.need_weights = false;
+  options.mask = {};
+  for (const Tensor& bias : call.options.mask.biases()) options.mask = options.mask & Mask::bias(dropped(bias));
+  out.output = attend({call.op, dropped(call.q), dropped(call.k), dropped(call.v), options, call.scale, call.scores}).output;
+  return out;
+}
+
+}  // namespace
+
 Attention scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Caller caller) {
   const detail::AttentionCall call = checked(q, k, v, options, caller);
-  return choose(options).kernel == Kernel::tiled ? detail::tiled_attention(call) : detail::composed_attention(call);
+  return options.training && options.dropout_p == 1 ? attend_to_nothing(call) : attend(call);
 }
 
 AttentionPlan attention_plan(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {

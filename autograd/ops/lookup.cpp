@@ -34,6 +34,12 @@ Tensor dropout_scale(const Dims& shape, double p, const RngState& from, DType dt
   return scale;
 }
 
+// dx = dy scale where it is kept, and so on for all derivatives
+Tensor drop(const OpName& op, const Tensor& x, const Tensor& scale) {
+  return record(op, detail::binary_forward(op, kernels::Binary::drop, x, scale), x,
+                [scale = saved(scale)](const BackwardContext&, const Tensor& dy) -> Grads { return {drop("dropout", dy, scale.get())}; });
+}
+
 }  // namespace
 
 Tensor embedding(const Tensor& ids, const Tensor& weight, Caller caller) {
@@ -110,9 +116,7 @@ Tensor dropout(const Tensor& x, double p, bool training, Caller caller) {
 Tensor detail::dropout_from(const Tensor& x, double p, const RngState& state, Caller caller) {
   const OpName op{"dropout", caller};
   const TensorImpl& in = x.impl(op);
-  const Tensor scale = dropout_scale(in.layout.shape, p, state, in.dtype);
-  return record(op, binary_forward(op, kernels::Binary::mul, x, scale), x,
-                [scale = saved(scale)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * scale.get()}; });
+  return drop(op, x, dropout_scale(in.layout.shape, p, state, in.dtype));
 }
 
 }  // namespace heed

@@ -47,11 +47,13 @@ Tensor square(const Tensor& x, Caller caller) {
                 [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * (2 * x.get())}; });
 }
 
-// dx = sign(x) dy
+// dx = sign(x) dy; 0 at 0 also for an infinite dy
 Tensor abs(const Tensor& x, Caller caller) {
   const OpName op{"abs", caller};
-  return record(op, unary_forward(op, Unary::abs, x), x,
-                [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * unary_forward("sign", Unary::sign, x.get())}; });
+  return record(op, unary_forward(op, Unary::abs, x), x, [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads {
+    const Tensor in = x.get();
+    return {where(ne(in, 0), dy * unary_forward("sign", Unary::sign, in), 0)};
+  });
 }
 
 // dx = (1 - y^2) dy
@@ -72,7 +74,7 @@ Tensor sigmoid(const Tensor& x, Caller caller) {
 Tensor relu(const Tensor& x, Caller caller) {
   const OpName op{"relu", caller};
   return record(op, unary_forward(op, Unary::relu, x), x,
-                [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * gt(x.get(), 0).to(dy.dtype())}; });
+                [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads { return {where(gt(x.get(), 0), dy, 0)}; });
 }
 
 // dx = 2 / sqrt(pi) exp(-x^2) dy

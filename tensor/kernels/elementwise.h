@@ -22,8 +22,9 @@ void unary(Unary, T* out, Strided<T> x, const Dims& shape);
 
 /// pow is within 1 unit of the last place of the C library's, special values included; the numbers 2, 3, 1, 0.5, 0 and -1 as exponents cost
 /// what they look like. maximum and minimum hand on NaN.
+/// drop is a * b, but 0 wherever b is: also for an infinity and NaN.
 /// The last three are y'(a) * b: what the backward of those functions needs, in one pass.
-enum class Binary { add, sub, mul, div, pow, maximum, minimum, silu_backward, gelu_erf_backward, gelu_tanh_backward };
+enum class Binary { add, sub, mul, div, pow, maximum, minimum, drop, silu_backward, gelu_erf_backward, gelu_tanh_backward };
 /// Index: add, sub, mul, maximum, minimum.
 template <class T>
 void binary(Binary, T* out, Strided<T> a, Strided<T> b, const Dims& shape);

@@ -104,6 +104,7 @@ HWY_INLINE void with_function(T, Binary op, F each) {
     case Binary::pow: return;
     case Binary::maximum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y); });
     case Binary::minimum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y); });
+    case Binary::drop: return each([](auto d, auto x, auto y) HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(y, hn::Zero(d)), hn::Mul(x, y)); });
     case Binary::silu_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(silu_derivative(d, x), g); });
     case Binary::gelu_erf_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(gelu_erf_derivative(d, x), g); });
     case Binary::gelu_tanh_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::Mul(gelu_tanh_derivative(d, x), g); });

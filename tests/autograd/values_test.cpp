@@ -356,6 +356,54 @@ TEST(Values, dropout_keeps_the_mean_and_scales_the_gradient_alike) {
   EXPECT_TRUE(same(grad({y}, {x}, {ones({100'000}, f64)})[0], y.detach()));
 }
 
+TEST(Values, dropout_drops_infinities_too) {
+  for (const DType dtype : {f32, f64}) {
+    for (const double bad : {inf, -inf, nan_value}) {
+      manual_seed(5);
+      const Tensor kept = ne(dropout(ones({64}, dtype), .5, true), 0);
+      ASSERT_TRUE(any(kept).item<bool>() && any(!kept).item<bool>());
+      const auto drop = [](double p) {
+        return [p](const Tensor& t) {
+          manual_seed(5);
+          return dropout(t, p, true);
+        };
+      };
+      const Tensor x = full({64}, bad, dtype), expected = where(kept, x, 0);
+      EXPECT_TRUE(same(drop(.5)(x), expected));
+      EXPECT_TRUE(same(gradient(drop(.5), ones({64}, dtype), x), expected)) << "an upstream gradient";
+      EXPECT_TRUE(same(drop(1)(x), zeros({64}, dtype)));
+      EXPECT_TRUE(same(gradient(drop(1), x, x), zeros({64}, dtype)));
+      // The mask of the second order is that of the first.
+      const Tensor at = leaf(x.clone()), up = leaf(x.clone()), y = drop(.5)(at * at);
+      const Tensor d = grad({y}, {at}, {up}, {.create_graph = true})[0];
+      const std::vector<Tensor> dd = grad({d}, {at, up}, {ones({64}, dtype)});
+      EXPECT_TRUE(holds(where(kept, 0, dd[0]), std::vector<double>(64, 0.0), 0));
+      EXPECT_TRUE(all(kept | eq(drop(.5)(at.detach()), 0)).item<bool>());
+    }
+    EXPECT_TRUE(same(dropout(zeros({2000}, dtype), .25, true), zeros({2000}, dtype)));
+  }
+}
+
+/// Where a rule gives 0 because another operand won, an infinite gradient goes nowhere.
+TEST(Values, infinite_gradients_go_only_where_they_belong) {
+  const Tensor a = tensor({1, 2, 3}, f64), b = tensor({2, 2, 2}, f64), up = full({3}, inf, f64);
+  const auto of_both = [&](auto f) {
+    const Tensor x = leaf(a.clone()), y = leaf(b.clone());
+    return cat(grad({f(x, y)}, {x, y}, {up}));
+  };
+  EXPECT_TRUE(holds(of_both([](const Tensor& x, const Tensor& y) { return maximum(x, y); }), {0, inf, inf, inf, inf, 0}));
+  EXPECT_TRUE(holds(of_both([](const Tensor& x, const Tensor& y) { return minimum(x, y); }), {inf, inf, 0, 0, inf, inf}));
+  EXPECT_TRUE(holds(of_both([](const Tensor& x, const Tensor& y) { return where(gt(x, y), x, y); }), {0, 0, inf, inf, inf, 0}));
+  const Tensor c = tensor({-1, 0, 1}, f64);
+  EXPECT_TRUE(holds(gradient([](const Tensor& x) { return abs(x); }, c, up), {-inf, 0, inf}));
+  EXPECT_TRUE(holds(gradient([](const Tensor& x) { return relu(x); }, c, up), {0, 0, inf}));
+  EXPECT_TRUE(holds(gradient([](const Tensor& x) { return clamp(x, -.5, .5); }, c, up), {0, inf, 0}));
+  EXPECT_TRUE(holds(gradient([](const Tensor& x) { return max(x, 0, true); }, c, full({1}, inf, f64)), {0, 0, inf}));
+  const Tensor square = tensor({{1, 2}, {3, 4}}, f64);
+  EXPECT_TRUE(holds(gradient([](const Tensor& x) { return tril(x); }, square, full({2, 2}, inf, f64)), {inf, 0, inf, inf}));
+  EXPECT_TRUE(holds(gradient([](const Tensor& x) { return masked_fill(x, gt(x, 2), 0); }, square, full({2, 2}, inf, f64)), {inf, inf, 0, 0}));
+}
+
 // Shapes
 
 TEST(Values, reshape_with_an_unknown_size) {
