@@ -104,6 +104,32 @@ TEST(Values, cross_entropy_with_ignored_targets) {
   EXPECT_THROW((void)loss(tensor({0, -1}, i64))(x), IndexError);
 }
 
+/// Whatever stands in a row that does not count, smoothing or not: the loss and its derivatives are those of the other rows alone.
+TEST(Values, cross_entropy_beside_ignored_rows_of_anything) {
+  manual_seed(6);
+  const Tensor others = randn({2, 4}, f64) * 3, targets = tensor({-100, 2, -100, 0, -100}, i64);
+  const Tensor all_rows =
+      stack({full({4}, -inf, f64), others[0], tensor({nan_value, 1, nan_value, 2}, f64), others[1], tensor({1e300, -1e300, 0, inf}, f64)});
+  for (const DType dtype : {f32, f64})
+    for (const double smoothing : {0., .3, 1.})
+      for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
+        const CrossEntropyOptions options{.reduction = reduction, .label_smoothing = smoothing};
+        const auto derivatives = [&](const Tensor& logits, const Tensor& which) {
+          const Tensor x = leaf(logits.to(dtype).detach().clone()), loss = cross_entropy(x, which, options);
+          const Tensor plain = grad({sum(loss)}, {x}, {}, {.retain_graph = true})[0];
+          const Tensor twin = grad({sum(loss)}, {x}, {}, {.create_graph = true})[0];
+          return std::vector<Tensor>{sum(loss), plain, twin.detach(), grad({twin}, {x}, {expand(arange(4, dtype), x.shape())})[0]};
+        };
+        const std::vector<Tensor> got = derivatives(all_rows, targets), want = derivatives(others, tensor({2, 0}, i64));
+        EXPECT_TRUE(close(got[0], want[0], 1e-6));
+        for (std::size_t i = 1; i < 4; ++i) {
+          EXPECT_TRUE(close(stack({got[i][1], got[i][3]}), want[i], 1e-6)) << i;
+          for (Index row : {0, 2, 4})
+            EXPECT_TRUE(holds(got[i][row], {0, 0, 0, 0}, 0)) << "derivative " << i << " of row " << row << ", " << smoothing;
+        }
+      }
+}
+
 TEST(Values, cross_entropy_with_logits_of_minus_infinity) {
   const Tensor x = tensor({{0, -inf, 1}}, f64);
   const AnomalyMode guard;  // no NaN on the way either
