@@ -68,14 +68,15 @@ Attention detail::composed_attention(const AttentionCall& call) {
 }
 
 double detail::allowed_pairs(const Mask& mask, const Dims& scores) {
-  const Index Tq = scores[scores.size() - 2], Tk = scores.back(), offset = mask.offset().value_or(0);
+  const Index Tq = scores[scores.size() - 2], Tk = scores.back();
+  const OffsetAndWindow at = offset_and_window(mask);
   const auto pairs_below = [&](Index length) {
     if (!mask.is_causal() && !mask.window()) return static_cast<double>(Tq) * static_cast<double>(length);
     double pairs = 0;
     for (Index i = 0; i < Tq; ++i) {
       Index begin = 0, end = length;
-      if (mask.is_causal()) end = std::min(end, i + offset + 1);
-      if (mask.window()) begin = std::max(begin, i + offset - *mask.window() + 1), end = std::min(end, i + offset + *mask.window());
+      if (mask.is_causal()) end = std::min(end, i + at.offset + 1);
+      if (at.window > 0) begin = std::max(begin, i + at.offset - at.window + 1), end = std::min(end, i + at.offset + at.window);
       pairs += static_cast<double>(std::max<Index>(end - begin, 0));
     }
     return pairs;

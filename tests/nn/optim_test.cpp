@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "support.h"
 
 // Steps against PyTorch and against hand-computed cases; state; what is refused.
