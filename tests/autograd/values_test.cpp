@@ -443,5 +443,19 @@ TEST(Values, reshape_with_an_unknown_size) {
   EXPECT_THAT(error({6}, {-2, 3}), AllOf(HasSubstr("6"), HasSubstr("(-2, 3)")));
 }
 
+TEST(Values, pieces_up_to_the_ends_of_an_index) {
+  constexpr Index most = std::numeric_limits<Index>::max(), least = std::numeric_limits<Index>::min();
+  const Tensor x = tensor({1, 2, 3});
+  EXPECT_EQ(chunk(x, most).size(), 3u);
+  EXPECT_EQ(split(x, most).size(), 1u);
+  EXPECT_TRUE(same(slice(x, 0, least, most), x));
+  EXPECT_TRUE(holds(slice(x, 0, 0, most, most), {1}));
+  EXPECT_EQ(slice(x, 0, most, least).numel(), 0);
+  EXPECT_THROW((void)select(x, 0, least), IndexError);
+  EXPECT_THROW((void)select(x, most, 0), ShapeError);
+  EXPECT_TRUE(same(tril(tensor({{1, 2}, {3, 4}}), most), tensor({{1, 2}, {3, 4}})));
+  EXPECT_TRUE(same(triu(tensor({{1, 2}, {3, 4}}), most), zeros({2, 2})));
+}
+
 }  // namespace
 }  // namespace heed::test
