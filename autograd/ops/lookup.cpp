@@ -34,12 +34,6 @@ Tensor dropout_scale(const Dims& shape, double p, const RngState& from, DType dt
   return scale;
 }
 
-// dx = dy scale where it is kept, and so on for all derivatives
-Tensor drop(const OpName& op, const Tensor& x, const Tensor& scale) {
-  return record(op, detail::binary_forward(op, kernels::Binary::drop, x, scale), x,
-                [scale = saved(scale)](const BackwardContext&, const Tensor& dy) -> Grads { return {drop("dropout", dy, scale.get())}; });
-}
-
 }  // namespace
 
 Tensor embedding(const Tensor& ids, const Tensor& weight, Caller caller) {

@@ -51,8 +51,7 @@ Tensor square(const Tensor& x, Caller caller) {
 Tensor abs(const Tensor& x, Caller caller) {
   const OpName op{"abs", caller};
   return record(op, unary_forward(op, Unary::abs, x), x, [x = saved(x)](const BackwardContext&, const Tensor& dy) -> Grads {
-    const Tensor in = x.get();
-    return {where(ne(in, 0), dy * unary_forward("sign", Unary::sign, in), 0)};
+    return {detail::drop("abs_backward", dy, unary_forward("sign", Unary::sign, x.get()))};
   });
 }
 
