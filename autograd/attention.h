@@ -20,7 +20,7 @@ enum class Kernel {
 struct AttentionOptions {
   Mask mask = {};                     ///< who may attend to whom; everybody to everything when absent
   std::optional<double> scale = {};   ///< of the scores; 1 / sqrt(d_k) when absent
-  double dropout_p = 0;               ///< of the weights, in training only; the returned weights are those before
+  double dropout_p = 0;               ///< of the weights, in training only; the returned weights are those before; 1 gives exact zeros
   bool training = false;              ///< whether dropout works
   bool need_weights = true;           ///< whether to return the weights
   Kernel kernel = Kernel::automatic;  ///< which code does it
@@ -35,9 +35,9 @@ struct Attention {
 /// softmax(scale q k^T + mask) v: Vaswani et al., "Attention is all you need", 2017.
 ///
 /// q (..., Tq, d_k), k (..., Tk, d_k), v (..., Tk, d_v); leading dims broadcast. A query that may attend to nothing has zero output, weights and
-/// gradients; so have all queries when there are no keys. A NaN in a value that no query may attend to may or may not show in the output. Both
-/// results are differentiable, to any order, with every kernel. q is scaled first, so that only a scaled score can overflow; a query whose largest
-/// score does gives NaN. ShapeError names the sizes that do not fit.
+/// gradients; so have all queries when there are no keys. A NaN or an infinity in a value that no query may attend to, or whose weights are dropped,
+/// may or may not show in the output. Both results are differentiable, to any order, with every kernel. q is scaled first, so that only a scaled score
+/// can overflow; a query whose largest score does gives NaN. ShapeError names the sizes that do not fit.
 Attention scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& = {}, Caller = Caller::here());
 
 /// What a call would do.

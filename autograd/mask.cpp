@@ -37,7 +37,8 @@ Mask Mask::keep(const Tensor& t) {
   if (const Tensor other = ne(t, 0) & ne(t, 1); any(other).item<bool>()) {
     const std::vector<bool> found = other.to_vector<bool>();
     const auto at = static_cast<std::size_t>(std::find(found.begin(), found.end(), true) - found.begin());
-    detail::raise<Error>("Mask::keep: wants 0 and 1, found {}: numbers that are added to the scores are a Mask::bias", t.to_vector<double>()[at]);
+    const detail::Number wrong = detail::dispatch(t.dtype(), [&]<class T>() -> detail::Number { return T(t.to_vector<T>()[at]); });
+    detail::raise<Error>("Mask::keep: wants 0 and 1, found {}: numbers that are added to the scores are a Mask::bias", wrong);
   }
   return Mask(ne(t, 0));
 }
@@ -120,17 +121,18 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 Tensor allowed_by_position(const Mask& mask, Index Tq, Index Tk) {
   Tensor allowed = make_empty({Tq, Tk}, boolean);
   bool* p = allowed.mutable_data<bool>();
-  const Index offset = mask.offset().value_or(0), window = mask.window().value_or(std::numeric_limits<Index>::max());
+  const auto [offset, window] = offset_and_window(mask);
   for (Index i = 0; i < Tq; ++i)
-    for (Index j = 0; j < Tk; ++j) *p++ = (!mask.is_causal() || j <= i + offset) && std::abs(i + offset - j) < window;
+    for (Index j = 0; j < Tk; ++j) *p++ = (!mask.is_causal() || j <= i + offset) && (window == 0 || std::abs(i + offset - j) < window);
   return allowed;
 }
 
 Tensor alibi_bias(const Mask& mask, Index Tq, Index Tk, DType dtype) {
   Tensor distance = make_empty({Tq, Tk}, f64);
   double* p = distance.mutable_data<double>();
+  const Index offset = offset_and_window(mask).offset;
   for (Index i = 0; i < Tq; ++i)
-    for (Index j = 0; j < Tk; ++j) *p++ = static_cast<double>(std::abs(i + mask.offset().value_or(0) - j));
+    for (Index j = 0; j < Tk; ++j) *p++ = static_cast<double>(std::abs(i + offset - j));
   const Unseen inside;
   const Tensor slopes = from_vector(alibi_slopes(*mask.alibi_heads()), {*mask.alibi_heads(), 1, 1});
   return (slopes * distance).to(dtype);
@@ -146,6 +148,15 @@ Tensor allowed_by_length(const Mask& mask, std::size_t rank, Index Tk) {
 }
 
 }  // namespace
+
+OffsetAndWindow offset_and_window(const Mask& mask) {
+  constexpr Index far = Index{1} << 60;
+  const Index given = mask.offset().value_or(0), offset = std::clamp(given, -far, far);
+  if (!mask.window()) return {offset, 0};
+  // The distance to a key is smaller by as much as the offset is nearer, and so is the window; one of 1 is too narrow for any key then.
+  const Index nearer = offset < 0 ? offset - given : given - offset;
+  return {offset, std::clamp(*mask.window() - nearer, Index{1}, 4 * far)};
+}
 
 std::vector<double> alibi_slopes(Index heads) {
   // Heads beyond a power of two take every other slope of the next power, as the paper's authors do.

@@ -78,6 +78,12 @@ struct DenseMask {
 };
 DenseMask dense_mask(const OpName& op, const Mask&, const Dims& shape, DType);
 void check_mask(const OpName& op, const Mask&, const Dims& shape);
+/// Where query 0 stands and how wide the window is (0: no window): as in the mask, or nearer by the same distance where they are so large that sums
+/// with numbers of queries and keys could overflow. The same pairs are allowed.
+struct OffsetAndWindow {
+  Index offset, window;
+};
+OffsetAndWindow offset_and_window(const Mask&);
 /// -slope_h of every head, (heads).
 std::vector<double> alibi_slopes(Index heads);
 

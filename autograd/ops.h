@@ -52,7 +52,7 @@ struct LeftNumber {
   requires std::is_arithmetic_v<N> LeftNumber(N n, Caller from = Caller::here()) : number(n), caller(from) {}
 };
 
-// Element by element, two operands (autograd/ops/arithmetic.cpp). i64: all but `/` and pow.
+// Element by element, two operands (autograd/ops/arithmetic.cpp). i64: all but `/` and pow, exact; what is out of its range wraps, as in NumPy.
 
 Tensor operator+(const Tensor& a, const Operand& b);     ///< da = dy, db = dy
 Tensor operator-(const Tensor& a, const Operand& b);     ///< da = dy, db = -dy
@@ -126,8 +126,9 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol 
 // Reductions (autograd/ops/reduce.cpp): over the whole tensor when `dims` is empty, to a tensor without dims or, with keepdim, with sizes of 1. What
 // fits the dtype comes out right, gradients included, also where sums and squares on the way do not fit; so it does in layer_norm and the losses.
 
-Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());   ///< also i64
-Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());  ///< NaN of nothing
+/// Also i64, which wraps as `+` does.
+Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());
+Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());  ///< NaN of nothing; f32 and f64
 /// Values only; NaN if there is one. The first of equal elements gets the gradient. ShapeError over nothing. Also i64.
 Tensor max(const Tensor& x, const Dims& dims = {}, bool keepdim = false, Caller = Caller::here());
 /// As max, the smallest.
@@ -193,7 +194,8 @@ Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& w
 Tensor embedding(const Tensor& ids, const Tensor& weight, Caller = Caller::here());
 /// out[i][j] = x[index[i][j]][j] for dim 0, and so on: index (i64) has x's rank and at most its sizes in the other dims. IndexError for a bad index.
 Tensor gather(const Tensor& x, Index dim, const Tensor& index, Caller = Caller::here());
-/// Zero with probability p, else x / (1 - p); x itself when p = 0 or not training, then without drawing random numbers. Error for p outside [0, 1].
+/// Zero with probability p, else x / (1 - p); x itself when p = 0 or not training, then without drawing random numbers. What is dropped is exactly 0
+/// whatever it was, an infinity or NaN too, in value and in gradients of every order. Error for p outside [0, 1].
 Tensor dropout(const Tensor& x, double p, bool training, Caller = Caller::here());
 
 // Losses (autograd/ops/loss.cpp).

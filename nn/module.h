@@ -162,7 +162,8 @@ std::map<std::string, Tensor> state_dict(const M& m) {
 }
 
 /// Writes the elements of `state` into the module's tensors, in place; float dtypes are converted to the module's. Of a tied tensor one name is
-/// enough; where several are given their elements must be equal.
+/// enough; where several are given, each must write the same bits: a NaN goes with a copy of itself, 0 does not go with -0, and copies of f64 that
+/// become one f32 do in a module of f32.
 ///
 /// Error with a table of everything that does not fit, before anything is written: names missing or unexpected (only reported when not
 /// `strict`), shapes and dtypes that differ.

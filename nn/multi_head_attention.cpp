@@ -175,7 +175,7 @@ Attention MultiHeadAttention::attend(const Tensor& q, const Tensor& k, const Ten
   Heads heads = project(q3, k3, v3, caller);
   if (rotary) {
     const auto turn = [&](const Tensor& t, Index from) {
-      return nn::rotary(t, {.offset = rotary->offset + from, .base = rotary->base, .pairs = rotary->pairs}, caller);
+      return nn::rotary(t, {.offset = detail::saturated_sum(rotary->offset, from), .base = rotary->base, .pairs = rotary->pairs}, caller);
     };
     heads.q = turn(heads.q, options.mask.offset().value_or(0)), heads.k = turn(heads.k, cache ? cache->length() : 0);
   }

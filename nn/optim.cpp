@@ -98,7 +98,7 @@ std::map<std::string, Tensor> Optimizer::state_dict() const {
     const Group& group = groups_[item.group];
     for (std::size_t i = 0; i < group.buffers.size(); ++i)
       if (item.buffers[i].defined()) out[item.name + "." + group.buffers[i]] = item.buffers[i].clone();
-    if (group.counts_steps && item.steps > 0) out[item.name + ".step"] = full({}, static_cast<double>(item.steps), i64);
+    if (group.counts_steps && item.steps > 0) out[item.name + ".step"] = full({}, item.steps, i64);
   }
   return out;
 }

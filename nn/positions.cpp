@@ -13,6 +13,12 @@ struct Angles {
   std::vector<double> cos, sin;
 };
 
+/// Neighboring positions are to be different numbers.
+void check_positions(const OpName& op, Index T, Index offset) {
+  constexpr Index most = Index{1} << 53;
+  if (offset < -most || offset > most - T) detail::raise<Error>(op, "positions beyond 2^53: offset {}, T={}", offset, T);
+}
+
 /// t base^(-2i/d) for `count` frequencies i, (T, count).
 Angles angles(Index T, Index count, Index d, double base, Index offset) {
   Angles out;
@@ -33,6 +39,7 @@ Tensor rotary(const Tensor& x, const RotaryOptions& options, Caller caller) {
   if (x.dim() < 2 || x.size(-1) % 2 != 0) detail::raise<ShapeError>(op, "wants (..., T, d) with an even d: shape {}", x.shape());
   if (!(options.base > 0 && std::isfinite(options.base))) detail::raise<Error>(op, "base is not positive: {}", options.base);
   const Index T = x.size(-2), d = x.size(-1), half = d / 2;
+  check_positions(op, T, options.offset);
   if (d == 0) return x;
   const Angles a = angles(T, half, d, options.base, options.offset);
   const Tensor cos = from_vector(a.cos, {T, half}).to(x.dtype(), caller), sin = from_vector(a.sin, {T, half}).to(x.dtype(), caller);
@@ -47,6 +54,7 @@ Tensor rotary(const Tensor& x, const RotaryOptions& options, Caller caller) {
 Tensor sinusoidal_positions(Index T, Index d, DType dtype, Index offset) {
   if (!detail::is_float(dtype)) detail::raise<DTypeError>("sinusoidal_positions: wants f32 or f64, not {}", dtype);
   detail::checked_numel("sinusoidal_positions", {T, d}, sizeof(double));
+  check_positions("sinusoidal_positions", T, offset);
   const Index pairs = (d + 1) / 2;
   const Angles a = angles(T, pairs, d, 10000, offset);
   std::vector<double> table;

@@ -22,11 +22,11 @@ struct RotaryOptions {
 ///   pair i of the vector at position t turns by the angle t base^(-2i/d): (a, b) -> (a cos - b sin, a sin + b cos)
 ///
 /// Lengths stay, and a product of two turned vectors depends on the distance between their positions only. Differentiable. Angles are computed in
-/// double. ShapeError for an odd d, DTypeError for other than floats.
+/// double. ShapeError for an odd d, DTypeError for other than floats, Error for positions that double cannot hold: beyond 2^53 on either side.
 Tensor rotary(const Tensor& x, const RotaryOptions& = {}, Caller = Caller::here());
 
 /// Positions to add to embeddings, (T, d): sin(t 10000^(-2i/d)) at 2i and cos of the same at 2i + 1, for positions offset, offset + 1, ...; Vaswani
-/// et al., "Attention is all you need", 2017. A leaf that wants no gradient. ShapeError for negative sizes, DTypeError for other than floats.
+/// et al., "Attention is all you need", 2017. A leaf that wants no gradient. ShapeError for negative sizes, other errors as rotary.
 Tensor sinusoidal_positions(Index T, Index d, DType = f32, Index offset = 0);
 
 }  // namespace heed::nn

@@ -15,13 +15,13 @@ using State = std::map<std::string, Tensor>;
 
 std::string describe(const Tensor& t) { return fmt::format("{} {}", t.dtype(), t.shape()); }
 
-/// Bit for bit, after conversion to one dtype.
-bool same_elements(const Tensor& a, const Tensor& b) {
+/// Whether both would write the same bits into a tensor of the dtype.
+bool same_elements(const Tensor& a, const Tensor& b, DType dtype) {
   if (a.ref() == b.ref()) return true;
   if (a.shape() != b.shape()) return false;
   const NoGrad off;
-  const Tensor x = contiguous_data(a), y = contiguous_data(b.to(a.dtype()));
-  return dispatch(x.dtype(), [&]<class T>() {
+  const Tensor x = contiguous_data(a.to(dtype)), y = contiguous_data(b.to(dtype));
+  return dispatch(dtype, [&]<class T>() {
     return std::equal(x.data<T>(), x.data<T>() + x.numel(), y.data<T>(), [](const T& p, const T& q) { return std::memcmp(&p, &q, sizeof(T)) == 0; });
   });
 }
@@ -66,7 +66,7 @@ void plan(std::vector<Target>& targets, const State& state, bool strict, nn::Loa
       else if (t.shape() != target.tensor.shape() ||
                (t.dtype() != target.tensor.dtype() && !(is_float(t.dtype()) && is_float(target.tensor.dtype()))))
         differences.mismatched(name, fmt::format("{} in the module, {} given", describe(target.tensor), describe(t)));
-      else if (target.source.defined() && !same_elements(target.source, t))
+      else if (target.source.defined() && !same_elements(target.source, t, target.tensor.dtype()))
         differences.mismatched(name, fmt::format("tied to {} in the module, other elements given", *from));
       else if (!target.source.defined())
         target.source = t, from = &name;

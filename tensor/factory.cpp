@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "raise.h"
@@ -13,7 +14,7 @@ namespace detail {
 template <class T>
 T as_element(const OpName& op, const Number& n) {
   if constexpr (std::is_same_v<T, bool>) {
-    if (n.real != 0 && n.real != 1) raise<DTypeError>(op, "a boolean element is 0 or 1: {}", n.real);
+    if (n.real != 0 && n.real != 1) raise<DTypeError>(op, "a boolean element is 0 or 1: {}", n);
     return n.real != 0;
   } else if constexpr (std::is_same_v<T, Index>) {
     if (n.is_whole) return n.whole;
@@ -43,6 +44,43 @@ Tensor full(const OpName& op, const Dims& shape, const Number& value, DType dtyp
     std::fill_n(out.mutable_data<T>(), out.numel(), element);
     return out;
   });
+}
+
+/// -1, 0 or 1: where a lies beside b, which is finite.
+int compare(Index a, const Number& b) {
+  if (b.is_whole) return (a > b.whole) - (a < b.whole);
+  if (b.real >= 0x1p63) return -1;
+  if (b.real < -0x1p63) return 1;
+  const double below = std::floor(b.real);
+  const Index whole = static_cast<Index>(below);
+  return a != whole ? (a > whole) - (a < whole) : -(below < b.real);
+}
+
+/// The whole number next to `end` on the side of a start that lies before it.
+Index last_before(const Number& end, bool rises) {
+  if (end.is_whole) return end.whole - (rises ? 1 : -1);
+  if (rises) return end.real >= 0x1p63 ? std::numeric_limits<Index>::max() : static_cast<Index>(std::ceil(end.real)) - 1;
+  return end.real < -0x1p63 ? std::numeric_limits<Index>::min() : static_cast<Index>(std::floor(end.real)) + 1;
+}
+
+/// arange in i64. Unsigned, since differences and products may be larger than an Index on the way to a sum that is not.
+Tensor whole_range(const Number& start, const Number& end, const Number& step) {
+  const Index first = as_element<Index>("arange", start), stride = as_element<Index>("arange", step);
+  const bool rises = stride > 0;
+  const int order = compare(first, end);
+  if (order == (rises ? 1 : -1)) raise<ShapeError>("arange: step {} leads away from end: start {}, end {}", step, start, end);
+  const auto wrapping = [](Index x) { return static_cast<std::uint64_t>(x); };
+  std::uint64_t count = 0;
+  if (order != 0) {
+    const std::uint64_t from = wrapping(first), last = wrapping(last_before(end, rises));
+    const std::uint64_t steps = rises ? (last - from) / wrapping(stride) : (from - last) / (0 - wrapping(stride));
+    if (steps >= std::uint64_t{1} << 62) raise<ShapeError>("arange: too many elements: start {}, end {}, step {}", start, end, step);
+    count = steps + 1;
+  }
+  Tensor out = allocate_checked("arange", {static_cast<Index>(count)}, i64);
+  Index* p = out.mutable_data<Index>();
+  for (std::uint64_t i = 0; i < count; ++i) p[i] = static_cast<Index>(wrapping(first) + i * wrapping(stride));
+  return out;
 }
 
 /// Walks braces of a known shape and says where one has another.
@@ -96,7 +134,7 @@ Tensor zeros(const Dims& shape, DType dtype) {
 
 Tensor ones(const Dims& shape, DType dtype) { return detail::full("ones", shape, 1, dtype); }
 
-Tensor full(const Dims& shape, double value, DType dtype) { return detail::full("full", shape, value, dtype); }
+Tensor full(const Dims& shape, const detail::Number& value, DType dtype) { return detail::full("full", shape, value, dtype); }
 
 Tensor eye(Index n, DType dtype) {
   detail::checked_numel("eye", {n, n}, detail::size_of(dtype));
@@ -108,43 +146,35 @@ Tensor eye(Index n, DType dtype) {
   return out;
 }
 
-Tensor arange(double start, double end, double step, DType dtype) {
+Tensor arange(const detail::Number& start, const detail::Number& end, const detail::Number& step, DType dtype) {
   using detail::raise;
   if (dtype == boolean) raise<DTypeError>("arange: takes f32, f64 or i64: boolean");
-  const double quotient = (end - start) / step;
-  if (!std::isfinite(start) || !std::isfinite(end) || !std::isfinite(step))
+  if (!std::isfinite(start.real) || !std::isfinite(end.real) || !std::isfinite(step.real))
     raise<ShapeError>("arange: start, end and step must be finite: {}, {}, {}", start, end, step);
-  if (step == 0) raise<ShapeError>("arange: step is 0: start {}, end {}", start, end);
+  if (step.real == 0) raise<ShapeError>("arange: step is 0: start {}, end {}", start, end);
+  if (dtype == i64) return detail::whole_range(start, end, step);
+  const double first = start.real, stride = step.real, quotient = (end.real - first) / stride;
   if (quotient < 0) raise<ShapeError>("arange: step {} leads away from end: start {}, end {}", step, start, end);
   if (!(quotient < 0x1p62)) raise<ShapeError>("arange: too many elements: start {}, end {}, step {}", start, end, step);
   Index count = static_cast<Index>(std::ceil(quotient));
   const auto is_before_end = [&](Index i) {
-    const double value = start + static_cast<double>(i) * step;
-    return step > 0 ? value < end : value > end;
+    const double value = first + static_cast<double>(i) * stride;
+    return stride > 0 ? value < end.real : value > end.real;
   };
   if (count > 0 && !is_before_end(count - 1))
     --count;
   else if (is_before_end(count))
     ++count;
 
-  if (dtype == i64) {
-    const auto first = static_cast<std::uint64_t>(detail::as_element<Index>("arange", start));
-    const auto stride = static_cast<std::uint64_t>(detail::as_element<Index>("arange", step));
-    Tensor out = detail::allocate_checked("arange", {count}, dtype);
-    Index* p = out.mutable_data<Index>();
-    // Unsigned: the product may wrap on the way to a sum that does not.
-    for (Index i = 0; i < count; ++i) p[i] = static_cast<Index>(first + static_cast<std::uint64_t>(i) * stride);
-    return out;
-  }
   Tensor out = detail::allocate_checked("arange", {count}, dtype);
   detail::dispatch_float(dtype, [&]<class T>() {
     T* p = out.mutable_data<T>();
-    for (Index i = 0; i < count; ++i) p[i] = static_cast<T>(start + static_cast<double>(i) * step);
+    for (Index i = 0; i < count; ++i) p[i] = static_cast<T>(first + static_cast<double>(i) * stride);
   });
   return out;
 }
 
-Tensor arange(const detail::Number& end, DType dtype) { return arange(0, end.real, 1, dtype); }
+Tensor arange(const detail::Number& end, DType dtype) { return arange(0, end, 1, dtype); }
 
 Tensor tensor(const detail::Nested& values, DType dtype) {
   // The first element of every level gives the sizes; the reader holds the others against them.

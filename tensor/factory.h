@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "number.h"
 #include "tensor.h"
 
 namespace heed {
@@ -15,30 +16,6 @@ namespace detail {
 /// What tensors hold: f32, f64, i64 and boolean.
 template <class T>
 concept ElementType = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, Index> || std::same_as<T, bool>;
-
-/// A C++ number as it was written: whole numbers stay exact.
-struct Number {
-  double real = 0;
-  Index whole = 0;
-  bool is_whole = false;
-
-  template <class N>
-  requires std::is_arithmetic_v<N> Number(N n) : real(static_cast<double>(n)) {
-    if constexpr (std::is_integral_v<N>) {
-      whole = static_cast<Index>(n);
-      is_whole = static_cast<N>(whole) == n && (std::is_signed_v<N> || whole >= 0);  // an unsigned number may be too large
-    }
-  }
-};
-
-/// The number as an element of a tensor of T: float, double, Index or bool. DTypeError naming `op` when T cannot hold it: a fraction or a
-/// number out of range for Index, anything but 0 and 1 for bool.
-template <class T>
-T as_element(const OpName& op, const Number&);
-extern template float as_element(const OpName&, const Number&);
-extern template double as_element(const OpName&, const Number&);
-extern template Index as_element(const OpName&, const Number&);
-extern template bool as_element(const OpName&, const Number&);
 
 /// A number or braces around numbers or braces.
 class Nested {
@@ -64,14 +41,15 @@ class Nested {
 Tensor empty(const Dims& shape, DType = f32);  ///< uninitialized
 Tensor zeros(const Dims& shape, DType = f32);  ///< false, in a boolean tensor
 Tensor ones(const Dims& shape, DType = f32);   ///< true, in a boolean tensor
-/// One value everywhere. DTypeError for a value that an i64 or boolean tensor cannot hold.
-Tensor full(const Dims& shape, double value, DType = f32);
+/// One value everywhere, of any kind of number: whole ones are exact in i64. DTypeError for a value that an i64 or boolean tensor cannot hold.
+Tensor full(const Dims& shape, const detail::Number& value, DType = f32);
 Tensor eye(Index n, DType = f32);  ///< (n, n): 1 on the diagonal, 0 elsewhere
 /// start, start + step, ... up to but without `end`: ceil((end - start) / step) elements, corrected by one where that quotient is rounded
-/// across a whole number, so that `end` never appears. Element i is start + i * step in double, exact in i64. ShapeError for a step of 0 or
-/// one that leads away from `end`, and for NaN or infinities; DTypeError for boolean, and for a fractional start or step in i64.
-Tensor arange(double start, double end, double step = 1, DType = f32);
-/// 0, 1, ... up to but without `end`, any kind of number: `arange(ids.size(1), i64)`. Errors as above.
+/// across a whole number, so that `end` never appears. Element i is start + i * step in double; in i64 count and elements are exact, whatever their
+/// size. ShapeError for a step of 0 or one that leads away from `end`, and for NaN or infinities; DTypeError for boolean, and for a start or step
+/// that i64 cannot hold.
+Tensor arange(const detail::Number& start, const detail::Number& end, const detail::Number& step = 1, DType = f32);
+/// 0, 1, ... up to but without `end`: `arange(ids.size(1), i64)`. Errors as above.
 Tensor arange(const detail::Number& end, DType = f32);
 /// `tensor({{1, 2}, {3, 4}})` is 2x2, `tensor({1})` has one dim, `tensor(1)` none, `tensor({})` is empty: shape (0,). ShapeError for ragged
 /// braces, DTypeError for a number that the dtype cannot hold: a fraction in i64, anything but 0 and 1 in boolean.

@@ -9,6 +9,7 @@
 
 #include "dtype.h"
 #include "layout.h"
+#include "number.h"
 #include "tensor.h"
 
 namespace heed::detail {
@@ -17,6 +18,8 @@ namespace heed::detail {
 std::string text(DType);
 std::string text(const Dims&);
 std::string text(const Tensor&);
+/// All digits of a whole number.
+std::string text(const Number&);
 
 /// Not fmt's own formatter for streamable types: the parser of format specs that it inherits makes g++ 12 warn in every file that uses it.
 template <class T>
@@ -36,3 +39,5 @@ template <>
 struct fmt::formatter<heed::Dims> : heed::detail::TextFormatter<heed::Dims> {};
 template <>
 struct fmt::formatter<heed::Tensor> : heed::detail::TextFormatter<heed::Tensor> {};
+template <>
+struct fmt::formatter<heed::detail::Number> : heed::detail::TextFormatter<heed::detail::Number> {};

@@ -11,6 +11,7 @@
 
 #include "caller.h"
 #include "dtype.h"
+#include "number.h"
 
 namespace heed {
 
@@ -30,7 +31,7 @@ class Dims {
   }
   /// One dim: `zeros(3)`, `sum(x, -1)`.
   template <std::integral I>
-  requires(!std::same_as<I, bool>) Dims(I value) : size_(1) { values_[0] = static_cast<Index>(value); }
+  requires(!std::same_as<I, bool>) Dims(I value) : size_(1) { values_[0] = detail::to_index(value); }
   /// One value for every dim.
   static Dims filled(std::size_t rank, Index value) {
     Dims d;

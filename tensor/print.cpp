@@ -159,6 +159,8 @@ std::string text(const Dims& dims) {
   return out + (dims.size() == 1 ? ",)" : ")");
 }
 
+std::string text(const Number& n) { return n.is_whole ? fmt::format("{}", n.whole) : fmt::format("{}", n.real); }
+
 std::string text(const Tensor& t) {
   if (!t.defined()) return "undefined";
   std::string out = t.numel() == 0 ? "empty " + text(t.shape()) : Printer(t).print();

@@ -67,6 +67,9 @@ Tensor contiguous_data(const Tensor& x) {
 }
 
 void wrong_data_type(const OpName& op, DType have, DType asked) { raise<DTypeError>(op, "the tensor is {}, asked for as {}", have, asked); }
+void cannot_hold(const char* op, const Number& value, const Number& least, const Number& largest) {
+  raise<DTypeError>("{}: {} is not within {} and {}, what the integer that is asked for can hold", op, value, least, largest);
+}
 void use_of_undefined(const OpName& op) {
   raise<Error>(op, "an undefined tensor: one that was never given a value, or the .grad() of one that no backward has reached");
 }

@@ -8,6 +8,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "layout.h"
+#include "number.h"
 #include "storage.h"
 
 namespace heed {
@@ -87,10 +88,11 @@ class Tensor {
     impl_->storage->bump_version();
     return p;
   }
-  /// The only element, converted to T. ShapeError when there is not exactly one.
+  /// The only element, converted to T: to a float rounded, to an integer cut off at the point. ShapeError when there is not exactly one, DTypeError
+  /// when an integer type cannot hold it: NaN, infinities, numbers out of its range.
   template <class T>
   T item() const;
-  /// All elements in logical order, converted to T.
+  /// All elements in logical order, converted to T as `item` does; errors as there.
   template <class T>
   std::vector<T> to_vector() const;
 
@@ -102,11 +104,12 @@ class Tensor {
     Caller caller;  ///< of `operator[]`
     /// From any integer.
     template <std::integral I>
-    At(I index, Caller from = Caller::here()) : i(static_cast<Index>(index)), caller(from) {}
+    At(I index, Caller from = Caller::here()) : i(detail::to_index(index)), caller(from) {}
   };
   /// Element or sub-tensor i of dim 0, a view; negative counts from the end. IndexError when out of range.
   Tensor operator[](At i) const;
-  /// Converted to another element type; itself when it has it already. Gradients flow between float types.
+  /// Converted to another element type; itself when it has it already. Gradients flow between float types. Floats take the nearest number that they
+  /// hold; i64 cuts off at the point, takes its nearest number for what is out of range (infinities too), and 0 for NaN; boolean is x != 0.
   Tensor to(DType, Caller = Caller::here()) const;
   /// A row-major copy with storage of its own; differentiable: dx = dy.
   Tensor clone(Caller = Caller::here()) const;
@@ -141,8 +144,9 @@ class Tensor {
   /// Overwrites the elements with those of `source` (broadcast, float dtypes converted). GradError for recorded tensors, ShapeError for
   /// expanded or overlapping ones.
   Tensor& copy_(const Tensor& source);
-  /// Overwrites every element. DTypeError for a value that i64 or boolean cannot hold; other errors as `copy_`.
-  Tensor& fill_(double value);
+  /// Overwrites every element, with any kind of number: whole ones are exact in i64. DTypeError for a value that i64 or boolean cannot hold; other
+  /// errors as `copy_`.
+  Tensor& fill_(const detail::Number& value);
 
   // For the library's own folders.
 
@@ -173,7 +177,7 @@ class Tensor {
 template <class T>
 T Tensor::item() const {
   require_one_element();
-  return detail::dispatch(dtype(), [&]<class E>() { return static_cast<T>(*data<E>()); });
+  return detail::dispatch(dtype(), [&]<class E>() { return detail::from_element<T>("item", *data<E>()); });
 }
 
 template <class T>
@@ -182,7 +186,7 @@ std::vector<T> Tensor::to_vector() const {
   return detail::dispatch(dtype(), [&]<class E>() {
     const E* p = flat.data<E>();
     std::vector<T> out(static_cast<std::size_t>(numel()));
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<T>(p[i]);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = detail::from_element<T>("to_vector", p[i]);
     return out;
   });
 }

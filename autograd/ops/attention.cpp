@@ -110,14 +110,15 @@ Attention detail::composed_attention(const AttentionCall& call) {
 }
 
 double detail::allowed_pairs(const Mask& mask, const Dims& scores) {
-  const Index Tq = scores[scores.size() - 2], Tk = scores.back(), offset = mask.offset().value_or(0);
+  const Index Tq = scores[scores.size() - 2], Tk = scores.back();
+  const OffsetAndWindow at = offset_and_window(mask);
   const auto pairs_below = [&](Index length) {
     if (!mask.is_causal() && !mask.window()) return static_cast<double>(Tq) * static_cast<double>(length);
     double pairs = 0;
     for (Index i = 0; i < Tq; ++i) {
       Index begin = 0, end = length;
-      if (mask.is_causal()) end = std::min(end, i + offset + 1);
-      if (mask.window()) begin = std::max(begin, i + offset - *mask.window() + 1), end = std::min(end, i + offset + *mask.window());
+      if (mask.is_causal()) end = std::min(end, i + at.offset + 1);
+      if (at.window > 0) begin = std::max(begin, i + at.offset - at.window + 1), end = std::min(end, i + at.offset + at.window);
       pairs += static_cast<double>(std::max<Index>(end - begin, 0));
     }
     return pairs;
@@ -131,9 +132,34 @@ double detail::allowed_pairs(const Mask& mask, const Dims& scores) {
   return pairs * entries / static_cast<double>(mask.key_lengths().size());
 }
 
+namespace {
+
+Attention attend(const detail::AttentionCall& call) {
+  return choose(call.options).kernel == Kernel::tiled ? detail::tiled_attention(call) : detail::composed_attention(call);
+}
+
+/// All weights dropped: 0 in value and gradients, whoever may attend to whom. Operands that are dropped as a whole lead there through either kernel,
+/// also from infinities, which weights of 0 would turn into NaN. The weights that are returned are those before.
+Attention attend_to_nothing(const detail::AttentionCall& call) {
+  Attention out;
+  AttentionOptions options = call.options;
+  if (options.need_weights) {
+    options.dropout_p = 0;
+    out.weights = attend({call.op, call.q, call.k, call.v, options, call.scale, call.scores}).weights;
+  }
+  const auto dropped = [&](const Tensor& t) { return dropout(t, 1, true, call.op.caller); };
+  options.dropout_p = 1, options.need_weights = false;
+  options.mask = {};
+  for (const Tensor& bias : call.options.mask.biases()) options.mask = options.mask & Mask::bias(dropped(bias));
+  out.output = attend({call.op, dropped(call.q), dropped(call.k), dropped(call.v), options, call.scale, call.scores}).output;
+  return out;
+}
+
+}  // namespace
+
 Attention scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Caller caller) {
   const detail::AttentionCall call = checked(q, k, v, options, caller);
-  return choose(options).kernel == Kernel::tiled ? detail::tiled_attention(call) : detail::composed_attention(call);
+  return options.training && options.dropout_p == 1 ? attend_to_nothing(call) : attend(call);
 }
 
 AttentionPlan attention_plan(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {

@@ -132,12 +132,13 @@ struct Problem {
 
 Problem problem_of(const AttentionCall& call, const Dims& batch) {
   const Mask& mask = call.options.mask;
+  const OffsetAndWindow position = offset_and_window(mask);
   Problem p{batch,
             {numel(batch), call.q.size(-2), call.k.size(-2), call.q.size(-1), call.v.size(-1)},
             call.scale,
             mask.is_causal(),
-            mask.offset().value_or(0),
-            mask.window().value_or(0),
+            position.offset,
+            position.window,
             {},
             {},
             {}};

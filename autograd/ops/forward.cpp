@@ -49,5 +49,11 @@ Tensor binary_forward(const OpName& op, kernels::Binary kind, const Tensor& a, c
   return out;
 }
 
+// dx = dy scale where it is not 0, and so on for all derivatives
+Tensor drop(const OpName& op, const Tensor& x, const Tensor& scale) {
+  return record(op, binary_forward(op, kernels::Binary::drop, x, scale), x,
+                [scale = saved(scale), name = op.name](const BackwardContext&, const Tensor& dy) -> Grads { return {drop(name, dy, scale.get())}; });
+}
+
 }  // namespace detail
 }  // namespace heed

@@ -1,6 +1,6 @@
 #pragma once
 
-// The computing half of elementwise ops: checks, output, kernel; nothing is recorded here. Private to autograd/ops/.
+// The computing half of elementwise ops: checks, output, kernel; nothing but `drop` is recorded here. Private to autograd/ops/.
 
 #include "../../tensor/kernels/elementwise.h"
 #include "../../tensor/raise.h"
@@ -62,5 +62,8 @@ Tensor of_squares(const Tensor& x, F of) {
 
 Tensor unary_forward(const OpName& op, kernels::Unary, const Tensor& x);
 Tensor binary_forward(const OpName& op, kernels::Binary, const Tensor& a, const Tensor& b);
+
+/// x scale, but 0 wherever the scale is, also for an infinite x, whose product would be NaN. The scale has x's shape and is no input.
+Tensor drop(const OpName& op, const Tensor& x, const Tensor& scale);
 
 }  // namespace heed::detail

@@ -73,7 +73,8 @@ std::vector<Tensor> chunk(const Tensor& x, Index count, Index dim, Caller caller
   if (count <= 0) detail::raise<ShapeError>(op, "count {} is not positive", count);
   const std::size_t d = detail::wrap_dim(op, dim, x.impl(op).layout.shape);
   if (x.dim() == 0) detail::raise<ShapeError>(op, "a 0-d tensor has no dim to split");
-  return split(x, std::max<Index>((x.shape()[d] + count - 1) / count, 1), dim, caller);
+  const Index total = x.shape()[d];
+  return split(x, std::max<Index>(total / count + (total % count != 0), 1), dim, caller);
 }
 
 }  // namespace heed

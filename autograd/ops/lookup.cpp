@@ -110,9 +110,7 @@ Tensor dropout(const Tensor& x, double p, bool training, Caller caller) {
 Tensor detail::dropout_from(const Tensor& x, double p, const RngState& state, Caller caller) {
   const OpName op{"dropout", caller};
   const TensorImpl& in = x.impl(op);
-  const Tensor scale = dropout_scale(in.layout.shape, p, state, in.dtype);
-  return record(op, binary_forward(op, kernels::Binary::mul, x, scale), x,
-                [scale = saved(scale)](const BackwardContext&, const Tensor& dy) -> Grads { return {dy * scale.get()}; });
+  return drop(op, x, dropout_scale(in.layout.shape, p, state, in.dtype));
 }
 
 }  // namespace heed

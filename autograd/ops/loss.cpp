@@ -48,7 +48,9 @@ Index check(const OpName& op, const Tensor& logits, const Tensor& targets, const
 Tensor composed(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options, Index counted) {
   const Index classes = logits.size(-1);
   const Tensor shares = target_shares(targets, classes, options, logits.dtype());
-  const Tensor log_p = log_softmax(reshape(logits, {targets.numel(), classes}), -1);
+  const Tensor counts = ne(reshape(targets, {targets.numel(), 1}), options.ignore_index);
+  // Whatever stands in a row that does not count, even NaN, has no part in anything.
+  const Tensor log_p = log_softmax(where(counts, reshape(logits, {targets.numel(), classes}), 0), -1);
   // A log-probability of -inf must not meet a share of 0.
   const Tensor terms = where(ne(shares, 0), log_p, 0) * shares;
   if (options.reduction == Reduction::none) return reshape(sum(terms, 1), targets.shape());

@@ -164,7 +164,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
   return *this;
 }
 
-Tensor& Tensor::fill_(double value) {
+Tensor& Tensor::fill_(const detail::Number& value) {
   impl("fill_");
   require_writable("fill_", *this);
   const NoGrad off;

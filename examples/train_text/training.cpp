@@ -94,7 +94,7 @@ struct Run {
       for (Index w = first; w < std::min(n, first + recipe.batch); ++w) windows.push_back(w * all / n);
       const auto [x, y] = data.held_out(windows, recipe.context);
       nats += loss_of(x, y, Reduction::sum).item<double>();
-      tokens += sum(ne(y, static_cast<double>(nn::TokenDataset::ignored)).to(f64)).item<double>();
+      tokens += sum(ne(y, nn::TokenDataset::ignored).to(f64)).item<double>();
     }
     nn::train(model, true);
     return nats / tokens / std::log(2.0) * static_cast<double>(data.held_out_size()) / held_out_characters;

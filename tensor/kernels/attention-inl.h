@@ -19,6 +19,7 @@
 #include "gemm.h"
 #include "gemm_tile-inl.h"
 #include "math-inl.h"
+#include "partial-inl.h"
 #include "philox-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -100,20 +101,9 @@ struct TilePlace {
 template <class T>
 HWY_INLINE void forbid(const bool* keep, Index n, T* x) {
   const Simd<T> d;
-  const hn::Rebind<std::uint8_t, Simd<T>> bytes;
-  const hn::Rebind<std::uint32_t, Simd<T>> words;
   Index j = 0;
-  for (; j + lanes<T> <= n; j += lanes<T>) {
-    const auto kept = hn::PromoteTo(words, hn::LoadU(bytes, reinterpret_cast<const std::uint8_t*>(keep) + j));
-    const auto wide = [&]() HWY_ATTR {
-      if constexpr (sizeof(T) == 4)
-        return kept;
-      else
-        return hn::PromoteTo(hn::RebindToUnsigned<Simd<T>>(), kept);
-    }();
-    const auto no = hn::Eq(wide, hn::Zero(hn::RebindToUnsigned<Simd<T>>()));
-    hn::StoreU(hn::IfThenElse(hn::RebindMask(d, no), hn::Set(d, -infinity<T>), hn::LoadU(d, x + j)), d, x + j);
-  }
+  for (; j + lanes<T> <= n; j += lanes<T>)
+    hn::StoreU(hn::IfThenElse(load_mask(d, keep + j), hn::LoadU(d, x + j), hn::Set(d, -infinity<T>)), d, x + j);
   for (; j < n; ++j)
     if (!keep[j]) x[j] = -infinity<T>;
 }

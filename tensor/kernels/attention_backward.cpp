@@ -142,7 +142,10 @@ void backward_tile(const BackwardCall<T>& x, const Visibility& visible, const Ti
       const Index e = j * width + i;
       auto weight = hn::Mul(exp_of_negative(d, hn::Sub(hn::Load(d, s + e), shift)), share);
       auto dweight = hn::Load(d, ds + e);
-      if (x.dropout.p > 0) dweight = hn::Mul(dweight, hn::Load(d, parts.kept + e));
+      if (x.dropout.p > 0) {
+        const auto kept = hn::Load(d, parts.kept + e);
+        dweight = hn::IfThenZeroElse(hn::Eq(kept, hn::Zero(d)), hn::Mul(dweight, kept));  // an infinity can be dropped, too
+      }
       hn::Store(hn::Mul(hn::Mul(weight, hn::Sub(dweight, dots)), factor), d, ds + e);
       if (x.dropout.p > 0) weight = hn::Mul(weight, hn::Load(d, parts.kept + e));
       hn::Store(weight, d, s + e);

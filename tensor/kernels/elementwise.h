@@ -44,6 +44,7 @@ void unary(Unary, T* out, Strided<T> x, const Dims& shape);
 /// pow is within 1 unit of the last place of the C library's, special values included; the numbers 2, 3, 1, 0.5, 0 and -1 as exponents cost
 /// what they look like. maximum and minimum hand on NaN.
 /// pow_slope is b a^(b-1), its derivative in a, and 0 where b is 0.
+/// drop is a * b, but 0 wherever b is: also for an infinity and NaN.
 /// The last ones are y'(a) * b: what the backward of those functions needs, in one pass; those of relu and abs are 0 where y' is, whatever b is.
 enum class Binary {
   add,
@@ -54,6 +55,7 @@ enum class Binary {
   pow_slope,
   maximum,
   minimum,
+  drop,
   relu_backward,
   abs_backward,
   tanh_backward,

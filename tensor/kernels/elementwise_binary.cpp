@@ -146,6 +146,7 @@ HWY_INLINE void with_function(T, Binary op, F each) {
     case Binary::pow_slope: return;
     case Binary::maximum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y); });
     case Binary::minimum: return each([](auto, auto x, auto y) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y); });
+    case Binary::drop: return each([](auto d, auto x, auto y) HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(y, hn::Zero(d)), hn::Mul(x, y)); });
     case Binary::relu_backward: return each([](auto d, auto x, auto g) HWY_ATTR { return hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), g); });
     case Binary::abs_backward:
       return each([](auto d, auto x, auto g) HWY_ATTR {

@@ -11,9 +11,11 @@
 
 #include "elementwise.h"
 #include "parallel.h"
+#include "partial-inl.h"
 #include "walk.h"
 
-// Truth values: comparisons, logic, selection. Plain loops that compilers turn into vectors of each target's width.
+// Truth values: comparisons, logic, selection. Plain loops that compilers turn into vectors of each target's width; of a selection they make
+// branches, so that one is written out.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::kernels::HWY_NAMESPACE {
@@ -113,23 +115,16 @@ void where_row(T* out, const bool* cond, Index step_cond, const T* a, Index step
     if (from == out && step != 0) return;
     return map_row(out, from, step, from, Index{0}, n, [](T v, T) HWY_ATTR { return v; });
   }
-  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint8_t>>;
-  const auto each = [&](auto first, auto second) HWY_ATTR {
-    for (Index i = 0; i < n; ++i) {
-      // Without a jump, which would be guessed wrongly every other time.
-      const Bits yes = std::bit_cast<Bits>(first(i)), no = std::bit_cast<Bits>(second(i));
-      out[i] = std::bit_cast<T>(static_cast<Bits>(no ^ ((yes ^ no) & (Bits{0} - static_cast<Bits>(cond[i])))));
-    }
-  };
-  const T fixed_a = *a, fixed_b = *b;
-  const auto from_a = [=](Index i) HWY_ATTR { return a[i]; };
-  const auto from_b = [=](Index i) HWY_ATTR { return b[i]; };
-  const auto always_a = [=](Index) HWY_ATTR { return fixed_a; };
-  const auto always_b = [=](Index) HWY_ATTR { return fixed_b; };
-  if (step_a != 0 && step_b != 0) return each(from_a, from_b);
-  if (step_a != 0) return each(from_a, always_b);
-  if (step_b != 0) return each(always_a, from_b);
-  return each(always_a, always_b);
+  const hn::ScalableTag<T> d;
+  const Index lanes = static_cast<Index>(hn::Lanes(d));
+  HWY_ALIGN T wide_a[hn::MaxLanes(d)];
+  HWY_ALIGN T wide_b[hn::MaxLanes(d)];
+  if (step_a == 0) hn::Store(hn::Set(d, *a), d, wide_a), a = wide_a;
+  if (step_b == 0) hn::Store(hn::Set(d, *b), d, wide_b), b = wide_b;
+  Index i = 0;
+  for (; i + lanes <= n; i += lanes, a += step_a * lanes, b += step_b * lanes)
+    hn::StoreU(hn::IfThenElse(load_mask(d, cond + i), hn::LoadU(d, a), hn::LoadU(d, b)), d, out + i);
+  for (; i < n; ++i, a += step_a, b += step_b) out[i] = cond[i] ? *a : *b;
 }
 
 template <class T>
@@ -149,7 +144,8 @@ void where_i64(Index* out, const bool* cond, const Index* a, const Index* b, con
   where_nest(out, cond, a, b, nest, begin, end);
 }
 void where_bool(bool* out, const bool* cond, const bool* a, const bool* b, const Nest<3>& nest, Index begin, Index end) {
-  where_nest(out, cond, a, b, nest, begin, end);
+  const auto bytes = [](const bool* p) HWY_ATTR { return reinterpret_cast<const std::uint8_t*>(p); };
+  where_nest(reinterpret_cast<std::uint8_t*>(out), cond, bytes(a), bytes(b), nest, begin, end);
 }
 
 }  // namespace

@@ -8,9 +8,11 @@
 
 #include <hwy/highway.h>
 
+#include <cstdint>
+
 #include "../layout.h"
 
-// The first `count` lanes of a vector, for the last elements of a row: nothing behind them is read or written.
+// The first `count` lanes of a vector, for the last elements of a row: nothing behind them is read or written. And truth values as masks.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::kernels::HWY_NAMESPACE {
@@ -32,6 +34,23 @@ HWY_INLINE hn::Vec<D> load_first(D d, Index count, const hn::TFromD<D>* p) {
   HWY_ALIGN hn::TFromD<D> lanes[hn::MaxLanes(d)] = {};
   for (Index i = 0; i < count; ++i) lanes[i] = p[i];
   return hn::Load(d, lanes);
+}
+
+/// Lanes whose byte is true, of as many bytes as there are lanes.
+template <class D>
+HWY_INLINE hn::Mask<D> load_mask(D d, const bool* p) {
+  const hn::RebindToUnsigned<D> u;
+  const hn::Rebind<std::uint8_t, D> bytes;
+  const auto read = hn::LoadU(bytes, reinterpret_cast<const std::uint8_t*>(p));
+  const auto wide = [&]() HWY_ATTR {
+    if constexpr (sizeof(hn::TFromD<D>) == 1)
+      return read;
+    else if constexpr (sizeof(hn::TFromD<D>) == 4)
+      return hn::PromoteTo(u, read);
+    else
+      return hn::PromoteTo(u, hn::PromoteTo(hn::Rebind<std::uint32_t, D>(), read));
+  }();
+  return hn::RebindMask(d, hn::Ne(wide, hn::Zero(u)));
 }
 
 template <class D>

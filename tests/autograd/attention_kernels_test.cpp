@@ -7,6 +7,7 @@
 #include <heed/tensor/random.h>
 
 #include <functional>
+#include <limits>
 
 #include "close.h"
 
@@ -150,6 +151,61 @@ TEST(AttentionKernels, agree_with_dropout_and_scale) {
       expect_equal(run(c, mask, Kernel::tiled, options, f64), run(c, mask, Kernel::composed, options, f64), 1e-12);
     }
   }
+}
+
+/// All weights dropped, whatever the operands are: zeros, also as gradients, of an infinite one too, and of them.
+TEST(AttentionKernels, dropping_everything_leaves_nothing_of_infinities) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (const Kernel kernel : {Kernel::composed, Kernel::tiled})
+    for (const DType dtype : {f32, f64})
+      for (const double bad : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()})
+        for (const bool need_weights : {true, false}) {
+          const auto filled = [&](const Dims& shape) { return leaf(full(shape, bad, dtype)); };
+          const Tensor good = leaf(randn({2, 3, 4}, dtype));
+          for (const std::vector<Tensor>& in :
+               {std::vector<Tensor>{good, leaf(randn({2, 5, 4}, dtype)), filled({2, 5, 3}), leaf(randn({3, 5}, dtype))},
+                std::vector<Tensor>{filled({2, 3, 4}), filled({2, 5, 4}), filled({2, 5, 3}), filled({3, 5})}}) {
+            const AttentionOptions options{
+                .mask = Mask::causal(2) & Mask::bias(in[3]), .dropout_p = 1, .training = true, .need_weights = need_weights, .kernel = kernel};
+            const Attention a = scaled_dot_product_attention(in[0], in[1], in[2], options);
+            EXPECT_TRUE(same(a.output, zeros({2, 3, 3}, dtype)));
+            EXPECT_EQ(a.weights.defined(), need_weights);
+            const std::vector<Tensor> d = grad({a.output}, in, {full({2, 3, 3}, bad, dtype)}, {.create_graph = true});
+            Tensor total;
+            for (std::size_t i = 0; i < in.size(); ++i) {
+              EXPECT_TRUE(same(d[i], zeros(in[i].shape(), dtype))) << "gradient " << i;
+              total = total.defined() ? total + sum(d[i]) : sum(d[i]);
+            }
+            for (const Tensor& t : grad({total}, in)) EXPECT_TRUE(same(t, zeros(t.shape(), dtype)));
+          }
+        }
+  const Tensor x = randn({4, 3}, f64);
+  const Attention kept = scaled_dot_product_attention(x, x, x), dropped = scaled_dot_product_attention(x, x, x, {.dropout_p = 1, .training = true});
+  EXPECT_TRUE(close(dropped.weights, kept.weights, 1e-14)) << "those before dropout";
+}
+
+/// A product that overflows belongs to a weight that has been dropped: nothing of it is left.
+TEST(AttentionKernels, what_is_dropped_may_overflow) {
+  for (const Kernel kernel : {Kernel::composed, Kernel::tiled})
+    for (const Index Tq : {1, 20}) {
+      manual_seed(3);
+      const Tensor q = randn({Tq, 4}), k = randn({8, 4}), g = full({Tq, 8}, 8);
+      const auto run = [&](const Tensor& values) {
+        const Tensor a = leaf(q.clone()), b = leaf(k.clone()), v = leaf(values.clone());
+        manual_seed(11);
+        const Tensor out = scaled_dot_product_attention(a, b, v, {.dropout_p = .6, .training = true, .need_weights = false, .kernel = kernel}).output;
+        std::vector<Tensor> all = grad({out}, {a, b, v}, {g.clone()});
+        all.push_back(out.detach());
+        return all;
+      };
+      const Tensor dropped = all(eq(run(eye(8))[3], 0), 0, true);  // columns: keys that no query keeps
+      if (Tq == 1) {
+        ASSERT_TRUE(any(dropped).item<bool>());
+      }
+      const Tensor column = transpose(dropped, 0, 1), ordinary = randn({8, 8});
+      const std::vector<Tensor> want = run(where(column, 1, ordinary)), got = run(where(column, 1e38, ordinary));
+      for (std::size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(close(got[i], want[i], 1e-6)) << i;
+    }
 }
 
 TEST(AttentionKernels, single_precision_agrees) {

@@ -5,6 +5,7 @@
 #include <heed/tensor/random.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "close.h"
@@ -201,6 +202,95 @@ TEST(Masks, in_words_and_together) {
   EXPECT_THROW((void)Mask::alibi(0), ShapeError);
   EXPECT_THROW((void)Mask::bias(ones({2}, i64)), DTypeError);
   EXPECT_TRUE(Mask::none().is_none() && !Mask::causal().is_none());
+}
+
+/// Masks whose offset or window lies near the ends of an Index mean what they say.
+TEST(Masks, positions_at_the_ends_of_an_index) {
+  constexpr Index most = std::numeric_limits<Index>::max(), least = std::numeric_limits<Index>::min(), large = Index{1} << 62;
+  const auto seen = [](const Mask& mask) {
+    const Tensor allowed = eq(mask.to_tensor(3, 3, f64), 0), v = of({{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}), q = zeros({3, 2}, f64);
+    for (const Kernel kernel : {Kernel::composed, Kernel::tiled}) {
+      const AttentionOptions options{.mask = mask, .need_weights = false, .kernel = kernel};
+      EXPECT_TRUE(same(gt(scaled_dot_product_attention(q, q, v, options).output, 0), allowed)) << mask;
+      EXPECT_EQ(attention_plan(q, q, v, options).flops, 10 * sum(allowed.to(i64)).item<double>()) << mask;
+    }
+    return allowed.to_vector<double>();
+  };
+  const std::vector<double> everything(9, 1), nothing(9, 0), below{1, 0, 0, 1, 1, 0, 1, 1, 1};
+  EXPECT_EQ(seen(Mask::causal(most)), everything);
+  EXPECT_EQ(seen(Mask::causal(least)), nothing);
+  EXPECT_EQ(seen(Mask::causal(most) & Mask::window(most)), (std::vector<double>{0, 1, 1, 0, 0, 1, 0, 0, 0})) << "i + offset - j < offset";
+  EXPECT_EQ(seen(Mask::causal(large) & Mask::window(large + 1)), (std::vector<double>{1, 1, 1, 0, 1, 1, 0, 0, 1}));
+  EXPECT_EQ(seen(Mask::causal(large) & Mask::window(large / 2)), nothing);
+  EXPECT_EQ(seen(Mask::window(large + 2).at(-large)), (std::vector<double>{1, 1, 0, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(seen(Mask::causal(0) & Mask::window(most)), below);
+  for (const Index offset : {most, least}) EXPECT_TRUE(all(isfinite(Mask::alibi(1).at(offset).to_tensor(2, 2))).item<bool>()) << offset;
+}
+
+/// As loops say it, value and gradients of sum(out * g).
+struct Plain {
+  std::vector<double> out, dq, dk, dv;
+
+  Plain(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const std::function<bool(Index, Index, Index)>& allowed) {
+    const auto flat = [](const Tensor& t) { return t.to_vector<double>(); };
+    const std::vector<double> Q = flat(q), K = flat(k), V = flat(v), G = flat(g);
+    const Index B = q.size(0), Tq = q.size(1), Tk = k.size(1), d = q.size(2), e = v.size(2);
+    const auto at = [](Index a, Index rows, Index row, Index columns, Index column) {
+      return static_cast<std::size_t>((a * rows + row) * columns + column);
+    };
+    out.resize(G.size()), dq.resize(Q.size()), dk.resize(K.size()), dv.resize(V.size());
+    const double scale = 1 / std::sqrt(static_cast<double>(d));
+    for (Index b = 0; b < B; ++b)
+      for (Index i = 0; i < Tq; ++i) {
+        std::vector<double> p(static_cast<std::size_t>(Tk)), dp(p.size());
+        double total = 0, mean = 0;
+        for (Index j = 0; j < Tk; ++j) {
+          double score = 0, pull = 0;
+          for (Index c = 0; c < d; ++c) score += scale * Q[at(b, Tq, i, d, c)] * K[at(b, Tk, j, d, c)];
+          for (Index c = 0; c < e; ++c) pull += G[at(b, Tq, i, e, c)] * V[at(b, Tk, j, e, c)];
+          total += p[static_cast<std::size_t>(j)] = allowed(b, i, j) ? std::exp(score) : 0;
+          dp[static_cast<std::size_t>(j)] = pull;
+        }
+        if (total == 0) continue;
+        for (std::size_t j = 0; j < p.size(); ++j) mean += (p[j] /= total) * dp[j];
+        for (Index j = 0; j < Tk; ++j) {
+          const double weight = p[static_cast<std::size_t>(j)], ds = scale * weight * (dp[static_cast<std::size_t>(j)] - mean);
+          for (Index c = 0; c < e; ++c)
+            out[at(b, Tq, i, e, c)] += weight * V[at(b, Tk, j, e, c)], dv[at(b, Tk, j, e, c)] += weight * G[at(b, Tq, i, e, c)];
+          for (Index c = 0; c < d; ++c) dq[at(b, Tq, i, d, c)] += ds * K[at(b, Tk, j, d, c)], dk[at(b, Tk, j, d, c)] += ds * Q[at(b, Tq, i, d, c)];
+        }
+      }
+  }
+};
+
+TEST(Masks, windows_with_offsets_and_lengths_are_a_plain_loop) {
+  struct Place {
+    Index Tq, offset, window;
+  };
+  const Index Tk = 9;
+  manual_seed(4);
+  for (const Place& at : {Place{9, 0, 1}, Place{9, 0, 3}, Place{9, 0, 9}, Place{9, 0, 40}, Place{1, 8, 1}, Place{1, 8, 4}, Place{4, 5, 3},
+                          Place{4, 3, 2}, Place{9, -4, 3}, Place{3, 12, 5}, Place{3, 30, 5}})
+    for (const bool causal : {true, false})
+      for (const bool padded : {true, false}) {
+        const Tensor q = leaf(randn({2, at.Tq, 4}, f64)), k = leaf(randn({2, Tk, 4}, f64)), v = leaf(randn({2, Tk, 3}, f64)),
+                     g = randn({2, at.Tq, 3}, f64);
+        const std::vector<Index> lengths{padded ? 5 : Tk, Tk};
+        const Plain want(q, k, v, g, [&](Index b, Index i, Index j) {
+          return std::abs(i + at.offset - j) < at.window && (!causal || j <= i + at.offset) && j < lengths[static_cast<std::size_t>(b)];
+        });
+        Mask mask = causal ? Mask::causal(at.offset) & Mask::window(at.window) : Mask::window(at.window).at(at.offset);
+        if (padded) mask = mask & Mask::lengths(lengths);
+        for (const Kernel kernel : {Kernel::composed, Kernel::tiled}) {
+          SCOPED_TRACE(testing::Message() << mask << ", " << at.Tq << " queries, kernel " << static_cast<int>(kernel));
+          const Tensor out = scaled_dot_product_attention(q, k, v, {.mask = mask, .need_weights = false, .kernel = kernel}).output;
+          const std::vector<Tensor> d = grad({out}, {q, k, v}, {g});
+          EXPECT_TRUE(holds(out, want.out, 1e-12));
+          EXPECT_TRUE(holds(d[0], want.dq, 1e-12));
+          EXPECT_TRUE(holds(d[1], want.dk, 1e-12));
+          EXPECT_TRUE(holds(d[2], want.dv, 1e-12));
+        }
+      }
 }
 
 }  // namespace

@@ -1,8 +1,15 @@
 #include <gmock/gmock.h>
+#include <heed/autograd/attention.h>
 #include <heed/autograd/backward.h>
 #include <heed/autograd/grad_mode.h>
 #include <heed/autograd/op.h>
 #include <heed/autograd/ops.h>
+#include <heed/nn/positions.h>
+#include <heed/tensor/random.h>
+
+#include <cmath>
+#include <functional>
+#include <numbers>
 
 #include "close.h"
 
@@ -158,6 +165,118 @@ TEST(HigherOrder, under_no_grad_too) {
   const Tensor d = grad({y}, {x}, {}, {.create_graph = true})[0];
   EXPECT_TRUE(d.requires_grad()) << "asked for by name";
   EXPECT_TRUE(holds(grad({d}, {x})[0], {18}));
+}
+
+// Third and fourth derivatives of fused ops, along a line: d^n/dt^n of sum(f(x + t u) w) at 0, against formulas of elementary ops.
+
+using Function = std::function<Tensor(const Tensor&)>;
+
+std::vector<double> along_a_line(const Function& f, const Tensor& x, const Tensor& u, const Tensor& w, int orders) {
+  const Tensor t = leaf(tensor(0, f64));
+  Tensor y = sum(f(x + t * u) * w);
+  std::vector<double> out{y.item<double>()};
+  for (int n = 1; n <= orders; ++n) out.push_back((y = derivative(y, t)).item<double>());
+  return out;
+}
+
+void expect_same_derivatives(const Function& fused, const Function& plain, const Dims& shape) {
+  manual_seed(8);
+  const Tensor x = randn(shape, f64), u = randn(shape, f64), w = randn(plain(x).shape(), f64);
+  const std::vector<double> got = along_a_line(fused, x, u, w, 4), want = along_a_line(plain, x, u, w, 4);
+  for (std::size_t n = 0; n < want.size(); ++n) EXPECT_NEAR(got[n], want[n], 1e-9 * (1 + std::abs(want[n]))) << "order " << n;
+}
+
+Tensor average(const Tensor& x) { return sum(x, -1, true) / static_cast<double>(x.size(-1)); }
+Tensor plain_softmax(const Tensor& x) { return exp(x) / sum(exp(x), -1, true); }
+/// Without matmul: (..., m, 1, k) times (..., 1, n, k), summed.
+Tensor plain_product(const Tensor& a, const Tensor& b) { return sum(unsqueeze(a, -2) * unsqueeze(transpose(b, -2, -1), -3), -1); }
+
+TEST(HigherOrder, fused_ops_to_the_fourth_order) {
+  const Dims shape{2, 3};
+  {
+    SCOPED_TRACE("layer_norm");
+    const Tensor weight = tensor({.5, -1.5, 2}, f64), bias = tensor({1, 2, 3}, f64);
+    expect_same_derivatives([&](const Tensor& x) { return layer_norm(x, 3, weight, bias, .1); },
+                            [&](const Tensor& x) {
+                              const Tensor centered = x - average(x);
+                              return centered / sqrt(average(centered * centered) + .1) * weight + bias;
+                            },
+                            shape);
+  }
+  {
+    SCOPED_TRACE("softmax");
+    expect_same_derivatives([](const Tensor& x) { return softmax(x, -1); }, plain_softmax, shape);
+    expect_same_derivatives([](const Tensor& x) { return log_softmax(x, -1); }, [](const Tensor& x) { return log(plain_softmax(x)); }, shape);
+  }
+  {
+    SCOPED_TRACE("logsumexp and var");
+    expect_same_derivatives([](const Tensor& x) { return logsumexp(x, -1); }, [](const Tensor& x) { return log(sum(exp(x), -1)); }, shape);
+    expect_same_derivatives([](const Tensor& x) { return var(x * x, -1); },
+                            [](const Tensor& x) {
+                              const Tensor centered = x * x - average(x * x);
+                              return sum(centered * centered, -1) / 2;
+                            },
+                            shape);
+  }
+  {
+    SCOPED_TRACE("rotary");
+    const auto turned = [](const Tensor& x) {
+      const Tensor a = slice(x, -1, 0, 2), b = slice(x, -1, 2, 4);
+      std::vector<double> c, s;
+      for (int t = 3; t < 5; ++t)
+        for (const double frequency : {1., .01}) c.push_back(std::cos(t * frequency)), s.push_back(std::sin(t * frequency));
+      const Tensor cosine = from_vector(c, {2, 2}), sine = from_vector(s, {2, 2});
+      return cat({a * cosine - b * sine, a * sine + b * cosine}, -1);
+    };
+    const auto rotary = [](const Tensor& x) { return nn::rotary(x, {.offset = 3, .pairs = nn::RotaryPairs::halves}); };
+    expect_same_derivatives([&](const Tensor& x) { return exp(rotary(x * x)); }, [&](const Tensor& x) { return exp(turned(x * x)); }, {2, 4});
+  }
+}
+
+TEST(HigherOrder, gelu_to_the_fourth_order) {
+  expect_same_derivatives([](const Tensor& x) { return gelu(x, Gelu::tanh); },
+                          [](const Tensor& x) {
+                            const Tensor e = exp(2 * std::sqrt(2 / std::numbers::pi) * (x + .044715 * x * x * x));
+                            return .5 * x * (1 + (e - 1) / (e + 1));
+                          },
+                          {2, 3});
+  // Phi + x phi, and what follows by phi' = -x phi
+  manual_seed(8);
+  const Tensor x = randn({2, 3}, f64), u = randn({2, 3}, f64), w = randn({2, 3}, f64);
+  const std::vector<double> got = along_a_line([](const Tensor& t) { return gelu(t); }, x, u, w, 4);
+  std::vector<double> want(5, 0.0);
+  const std::vector<double> xs = x.to_vector<double>(), us = u.to_vector<double>(), ws = w.to_vector<double>();
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    const double v = xs[i], phi = std::exp(-v * v / 2) / std::sqrt(2 * std::numbers::pi), Phi = std::erfc(-v / std::numbers::sqrt2) / 2;
+    const double derivatives[] = {v * Phi, Phi + v * phi, (2 - v * v) * phi, (v * v * v - 4 * v) * phi, (-v * v * v * v + 7 * v * v - 4) * phi};
+    for (std::size_t n = 0; n < 5; ++n) want[n] += ws[i] * std::pow(us[i], static_cast<double>(n)) * derivatives[n];
+  }
+  for (std::size_t n = 0; n < 5; ++n) EXPECT_NEAR(got[n], want[n], 1e-10) << "order " << n;
+}
+
+TEST(HigherOrder, attention_to_the_fourth_order) {
+  for (const Kernel kernel : {Kernel::composed, Kernel::tiled}) {
+    SCOPED_TRACE(static_cast<int>(kernel));
+    // One input cut into queries, keys and values; its last entries are a bias.
+    const auto parts = [](const Tensor& x) {
+      const auto part = [&](Index begin, const Dims& shape) { return reshape(slice(x, 0, begin, begin + detail::numel(shape)), shape); };
+      return std::vector<Tensor>{part(0, {2, 2}), part(4, {3, 2}), part(10, {3, 2}), part(16, {2, 3})};
+    };
+    expect_same_derivatives(
+        [&](const Tensor& x) {
+          const std::vector<Tensor> p = parts(x);
+          return scaled_dot_product_attention(p[0], p[1], p[2],
+                                              {.mask = Mask::causal(1) & Mask::bias(p[3]), .scale = .8, .need_weights = false, .kernel = kernel})
+              .output;
+        },
+        [&](const Tensor& x) {
+          const std::vector<Tensor> p = parts(x);
+          const Tensor scores = .8 * plain_product(p[0], transpose(p[1], 0, 1)) + p[3];
+          const Tensor numerators = exp(scores) * tensor({{1, 1, 0}, {1, 1, 1}}, f64);
+          return plain_product(numerators / sum(numerators, -1, true), p[2]);
+        },
+        {22});
+  }
 }
 
 }  // namespace

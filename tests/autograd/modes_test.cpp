@@ -203,6 +203,21 @@ TEST(Modes, numbers_beside_whole_numbers_stay_exact) {
   const Index large = (Index{1} << 53) + 1;
   EXPECT_EQ((tensor(0, i64) + large).item<Index>(), large);
   EXPECT_EQ((large - tensor(0, i64)).item<Index>(), large);
+  const Tensor x = tensor({large - 1, large, large + 1}, i64);
+  EXPECT_TRUE(holds(eq(x, large), {0, 1, 0}));
+  EXPECT_TRUE(holds(ne(x, large), {1, 0, 1}));
+  EXPECT_TRUE(holds(lt(x, large), {1, 0, 0}));
+  EXPECT_TRUE(holds(ge(x, x[1]), {0, 1, 1}));
+  EXPECT_EQ(masked_fill(tensor({1, 2}, i64), tensor({true, false}, boolean), large)[0].item<Index>(), large);
+  EXPECT_EQ(where(tensor(false, boolean), x, -large)[0].item<Index>(), -large);
+  EXPECT_EQ(maximum(x, large)[0].item<Index>(), large);
+  EXPECT_EQ(minimum(x, x[1])[2].item<Index>(), large);
+  EXPECT_EQ(max(x).item<Index>(), large + 1);
+  EXPECT_EQ(min(-x).item<Index>(), -large - 1);
+  EXPECT_EQ(argmax(x).item<Index>(), 2);
+  EXPECT_EQ(sum(x).item<Index>(), 3 * large);
+  EXPECT_EQ(sum(stack({x, -x})).item<Index>(), 0);
+  EXPECT_THROW((void)eq(x, std::uint64_t{1} << 63), DTypeError);
   EXPECT_THAT(thrown<DTypeError>([&] { (void)(ids + 0.5); }), AllOf(HasSubstr("add"), HasSubstr("i64"), HasSubstr("0.5")));
   EXPECT_THAT(thrown<DTypeError>([&] { (void)(0.5 * ids); }), AllOf(HasSubstr("mul"), HasSubstr("i64")));
   EXPECT_THROW((void)gt(ids, 1.5), DTypeError);
@@ -211,6 +226,20 @@ TEST(Modes, numbers_beside_whole_numbers_stay_exact) {
   EXPECT_THROW((void)(ids + std::numeric_limits<double>::infinity()), DTypeError);
   EXPECT_THROW((void)(ids / 2), DTypeError) << "would not be a whole number";
   EXPECT_THROW((void)(ids + ones({2}, f64)), DTypeError);
+}
+
+TEST(Modes, whole_numbers_beyond_the_range_wrap) {
+  constexpr Index most = std::numeric_limits<Index>::max(), least = std::numeric_limits<Index>::min();
+  const Tensor x = tensor({most, least}, i64);
+  const auto values = [](const Tensor& t) { return t.to_vector<Index>(); };
+  using Whole = std::vector<Index>;
+  EXPECT_EQ(values(x + 1), (Whole{least, least + 1}));
+  EXPECT_EQ(values(x - 1), (Whole{most - 1, most}));
+  EXPECT_EQ(values(x * 2), (Whole{-2, 0}));
+  EXPECT_EQ(values(-x), (Whole{-most, least}));
+  EXPECT_EQ(values(abs(x)), (Whole{most, least}));
+  EXPECT_EQ(values(square(x)), (Whole{1, 0}));
+  EXPECT_EQ(sum(stack({x, x}), 0).to_vector<Index>(), (Whole{-2, 0}));
 }
 
 TEST(Modes, numbers_get_no_gradient_and_give_the_right_one) {

@@ -104,6 +104,32 @@ TEST(Values, cross_entropy_with_ignored_targets) {
   EXPECT_THROW((void)loss(tensor({0, -1}, i64))(x), IndexError);
 }
 
+/// Whatever stands in a row that does not count, smoothing or not: the loss and its derivatives are those of the other rows alone.
+TEST(Values, cross_entropy_beside_ignored_rows_of_anything) {
+  manual_seed(6);
+  const Tensor others = randn({2, 4}, f64) * 3, targets = tensor({-100, 2, -100, 0, -100}, i64);
+  const Tensor all_rows =
+      stack({full({4}, -inf, f64), others[0], tensor({nan_value, 1, nan_value, 2}, f64), others[1], tensor({1e300, -1e300, 0, inf}, f64)});
+  for (const DType dtype : {f32, f64})
+    for (const double smoothing : {0., .3, 1.})
+      for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
+        const CrossEntropyOptions options{.reduction = reduction, .label_smoothing = smoothing};
+        const auto derivatives = [&](const Tensor& logits, const Tensor& which) {
+          const Tensor x = leaf(logits.to(dtype).detach().clone()), loss = cross_entropy(x, which, options);
+          const Tensor plain = grad({sum(loss)}, {x}, {}, {.retain_graph = true})[0];
+          const Tensor twin = grad({sum(loss)}, {x}, {}, {.create_graph = true})[0];
+          return std::vector<Tensor>{sum(loss), plain, twin.detach(), grad({twin}, {x}, {expand(arange(4, dtype), x.shape())})[0]};
+        };
+        const std::vector<Tensor> got = derivatives(all_rows, targets), want = derivatives(others, tensor({2, 0}, i64));
+        EXPECT_TRUE(close(got[0], want[0], 1e-6));
+        for (std::size_t i = 1; i < 4; ++i) {
+          EXPECT_TRUE(close(stack({got[i][1], got[i][3]}), want[i], 1e-6)) << i;
+          for (Index row : {0, 2, 4})
+            EXPECT_TRUE(holds(got[i][row], {0, 0, 0, 0}, 0)) << "derivative " << i << " of row " << row << ", " << smoothing;
+        }
+      }
+}
+
 TEST(Values, cross_entropy_with_logits_of_minus_infinity) {
   const Tensor x = tensor({{0, -inf, 1}}, f64);
   const AnomalyMode guard;  // no NaN on the way either
@@ -368,6 +394,54 @@ TEST(Values, dropout_keeps_the_mean_and_scales_the_gradient_alike) {
   EXPECT_TRUE(same(grad({y}, {x}, {ones({100'000}, f64)})[0], y.detach()));
 }
 
+TEST(Values, dropout_drops_infinities_too) {
+  for (const DType dtype : {f32, f64}) {
+    for (const double bad : {inf, -inf, nan_value}) {
+      manual_seed(5);
+      const Tensor kept = ne(dropout(ones({64}, dtype), .5, true), 0);
+      ASSERT_TRUE(any(kept).item<bool>() && any(!kept).item<bool>());
+      const auto drop = [](double p) {
+        return [p](const Tensor& t) {
+          manual_seed(5);
+          return dropout(t, p, true);
+        };
+      };
+      const Tensor x = full({64}, bad, dtype), expected = where(kept, x, 0);
+      EXPECT_TRUE(same(drop(.5)(x), expected));
+      EXPECT_TRUE(same(gradient(drop(.5), ones({64}, dtype), x), expected)) << "an upstream gradient";
+      EXPECT_TRUE(same(drop(1)(x), zeros({64}, dtype)));
+      EXPECT_TRUE(same(gradient(drop(1), x, x), zeros({64}, dtype)));
+      // The mask of the second order is that of the first.
+      const Tensor at = leaf(x.clone()), up = leaf(x.clone()), y = drop(.5)(at * at);
+      const Tensor d = grad({y}, {at}, {up}, {.create_graph = true})[0];
+      const std::vector<Tensor> dd = grad({d}, {at, up}, {ones({64}, dtype)});
+      EXPECT_TRUE(holds(where(kept, 0, dd[0]), std::vector<double>(64, 0.0), 0));
+      EXPECT_TRUE(all(kept | eq(drop(.5)(at.detach()), 0)).item<bool>());
+    }
+    EXPECT_TRUE(same(dropout(zeros({2000}, dtype), .25, true), zeros({2000}, dtype)));
+  }
+}
+
+/// Where a rule gives 0 because another operand won, an infinite gradient goes nowhere.
+TEST(Values, infinite_gradients_go_only_where_they_belong) {
+  const Tensor a = tensor({1, 2, 3}, f64), b = tensor({2, 2, 2}, f64), up = full({3}, inf, f64);
+  const auto of_both = [&](auto f) {
+    const Tensor x = leaf(a.clone()), y = leaf(b.clone());
+    return cat(grad({f(x, y)}, {x, y}, {up}));
+  };
+  EXPECT_TRUE(holds(of_both([](const Tensor& x, const Tensor& y) { return maximum(x, y); }), {0, inf, inf, inf, inf, 0}));
+  EXPECT_TRUE(holds(of_both([](const Tensor& x, const Tensor& y) { return minimum(x, y); }), {inf, inf, 0, 0, inf, inf}));
+  EXPECT_TRUE(holds(of_both([](const Tensor& x, const Tensor& y) { return where(gt(x, y), x, y); }), {0, 0, inf, inf, inf, 0}));
+  const Tensor c = tensor({-1, 0, 1}, f64);
+  EXPECT_TRUE(holds(gradient([](const Tensor& x) { return abs(x); }, c, up), {-inf, 0, inf}));
+  EXPECT_TRUE(holds(gradient([](const Tensor& x) { return relu(x); }, c, up), {0, 0, inf}));
+  EXPECT_TRUE(holds(gradient([](const Tensor& x) { return clamp(x, -.5, .5); }, c, up), {0, inf, 0}));
+  EXPECT_TRUE(holds(gradient([](const Tensor& x) { return max(x, 0, true); }, c, full({1}, inf, f64)), {0, 0, inf}));
+  const Tensor square = tensor({{1, 2}, {3, 4}}, f64);
+  EXPECT_TRUE(holds(gradient([](const Tensor& x) { return tril(x); }, square, full({2, 2}, inf, f64)), {inf, 0, inf, inf}));
+  EXPECT_TRUE(holds(gradient([](const Tensor& x) { return masked_fill(x, gt(x, 2), 0); }, square, full({2, 2}, inf, f64)), {inf, inf, 0, 0}));
+}
+
 // Shapes
 
 TEST(Values, reshape_with_an_unknown_size) {
@@ -379,6 +453,20 @@ TEST(Values, reshape_with_an_unknown_size) {
   EXPECT_THAT(error({6}, {-1, -1}), AllOf(HasSubstr("6"), HasSubstr("(-1, -1)")));
   EXPECT_THAT(error({6}, {4, 2}), AllOf(HasSubstr("6"), HasSubstr("(4, 2)")));
   EXPECT_THAT(error({6}, {-2, 3}), AllOf(HasSubstr("6"), HasSubstr("(-2, 3)")));
+}
+
+TEST(Values, pieces_up_to_the_ends_of_an_index) {
+  constexpr Index most = std::numeric_limits<Index>::max(), least = std::numeric_limits<Index>::min();
+  const Tensor x = tensor({1, 2, 3});
+  EXPECT_EQ(chunk(x, most).size(), 3u);
+  EXPECT_EQ(split(x, most).size(), 1u);
+  EXPECT_TRUE(same(slice(x, 0, least, most), x));
+  EXPECT_TRUE(holds(slice(x, 0, 0, most, most), {1}));
+  EXPECT_EQ(slice(x, 0, most, least).numel(), 0);
+  EXPECT_THROW((void)select(x, 0, least), IndexError);
+  EXPECT_THROW((void)select(x, most, 0), ShapeError);
+  EXPECT_TRUE(same(tril(tensor({{1, 2}, {3, 4}}), most), tensor({{1, 2}, {3, 4}})));
+  EXPECT_TRUE(same(triu(tensor({{1, 2}, {3, 4}}), most), zeros({2, 2})));
 }
 
 }  // namespace

@@ -163,6 +163,24 @@ TYPED_TEST(Elementwise, MaximumAndMinimumHandOnNan) {
   });
 }
 
+TYPED_TEST(Elementwise, DropLeavesNothingWhereTheFactorIsZero) {
+  using T = TypeParam;
+  const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
+  std::vector<T> a, b;
+  for (int i = 0; i < 37; ++i)
+    for (const T x : {nan, infinity, -infinity, T{-3}}) a.push_back(x), b.push_back(i % 3 == 0 ? T{0} : T{1.25});
+  const Index n = static_cast<Index>(a.size());
+  test::for_each_target([&] {
+    std::vector<T> out(a.size());
+    binary<T>(Binary::drop, out.data(), {a.data(), {1}}, {b.data(), {1}}, {n});
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const T want = b[i] == 0 ? T{0} : a[i] * b[i];
+      EXPECT_TRUE(out[i] == want || (std::isnan(out[i]) && std::isnan(want))) << i;
+      EXPECT_TRUE(b[i] != 0 || !std::signbit(out[i])) << i;
+    }
+  });
+}
+
 TYPED_TEST(Elementwise, UnaryOverViewsAndInPlace) {
   using T = TypeParam;
   test::for_each_target([&] {

@@ -83,6 +83,57 @@ TEST(Checkpoint, ResumedIsTheRunThatWasNotStoppedBitForBit) {
   for (const auto& [name, t] : moments) EXPECT_EQ(values(resumed.at(name)), values(t)) << name;
 }
 
+/// Everything that a real run has: dropout in every layer, a batch in two parts, clipping, a schedule.
+struct FullTraining {
+  nn::GPT model{{.vocab_size = 11, .block_size = 6, .n_layer = 2, .n_head = 2, .n_embd = 8, .dropout = .3}};
+  nn::AdamW optimizer{nn::decay_groups(model, {.lr = 1e-2, .weight_decay = .1})};
+  nn::TokenDataset data = Training().data;
+  std::vector<double> numbers;  ///< losses and norms
+
+  void train(Index from, Index to) {
+    const nn::WarmupCosine lr{.peak = 1e-2, .warmup_steps = 4, .total_steps = 20, .floor = 1e-3};
+    for (Index step = from; step < to; ++step) {
+      const auto [x, y] = data.batch(step, 4, 6);
+      optimizer.zero_grad();
+      for (Index part = 0; part < 2; ++part) {
+        const Tensor logits = model(slice(x, 0, 2 * part, 2 * part + 2));
+        const Tensor loss = cross_entropy(reshape(logits, {-1, 11}), reshape(slice(y, 0, 2 * part, 2 * part + 2), {-1})) / 2;
+        loss.backward();
+        numbers.push_back(loss.item<double>());
+      }
+      numbers.push_back(nn::clip_grad_norm(nn::parameters(model), .5));
+      optimizer.set_lr(lr(step));
+      optimizer.step();
+    }
+  }
+};
+
+TEST(Checkpoint, OfARunWithEverythingOnResumesFromAnyStep) {
+  manual_seed(1);
+  FullTraining whole;
+  whole.train(0, 20);
+  const RngState end = rng_state();
+  for (const Index stop : {0, 1, 4, 5, 13, 19}) {
+    SCOPED_TRACE(stop);
+    const TemporaryFile file;
+    {
+      manual_seed(1);
+      FullTraining first;
+      first.train(0, stop);
+      nn::save_checkpoint(file.path(), nn::checkpoint_of(first.model, first.optimizer, stop));
+    }
+    manual_seed(50);
+    FullTraining second;
+    const nn::Checkpoint c = nn::load_checkpoint(file.path());
+    nn::restore(c, second.model, second.optimizer);
+    second.train(c.step, 20);
+    EXPECT_EQ(second.numbers, std::vector<double>(whole.numbers.begin() + 3 * stop, whole.numbers.end()));
+    EXPECT_EQ(rng_state(), end);
+    for (const auto& [name, t] : nn::state_dict(whole.model)) EXPECT_EQ(values(nn::state_dict(second.model).at(name)), values(t)) << name;
+    for (const auto& [name, t] : whole.optimizer.state_dict()) EXPECT_EQ(values(second.optimizer.state_dict().at(name)), values(t)) << name;
+  }
+}
+
 TEST(Checkpoint, BeforeTheFirstStepAndWithMomentum) {
   Tied m, other;
   nn::SGD sgd(nn::named_parameters(m), {.momentum = 0.9}), again(nn::named_parameters(other), {.momentum = 0.9});

@@ -1,3 +1,5 @@
+#include <set>
+
 #include "support.h"
 
 // Writing token by token: with and without caches, past block_size, how tokens are chosen, and what is refused.
@@ -127,6 +129,35 @@ TEST(Generate, DrawsFromTheModelsDistribution) {
       }
     }
   }
+}
+
+/// A model that gives these logits whatever it has read.
+nn::GPT constant(const std::vector<double>& logits) {
+  nn::GPT m({.vocab_size = static_cast<Index>(logits.size()), .block_size = 4, .n_layer = 1, .n_head = 1, .n_embd = 2, .dropout = 0});
+  const NoGrad off;
+  m.transformer.ln_f.weight.fill_(0);
+  m.transformer.ln_f.bias.copy_(tensor({1, 0}));
+  m.transformer.wte.weight.copy_(stack({from_vector(logits, {m.config().vocab_size}), zeros({m.config().vocab_size}, f64)}, 1));
+  return m;
+}
+
+/// Of equal logits those of lower tokens stay: k tokens, not one more.
+TEST(Generate, TopKKeepsExactlyKOfTies) {
+  const auto seen = [](const std::vector<double>& logits, const nn::GenerateOptions& options) {
+    const Tensor out = nn::generate(constant(logits), zeros({3000, 1}, i64), options);
+    const Tokens drawn = tokens(select(out, 1, 1));
+    return std::set<Index>(drawn.begin(), drawn.end());
+  };
+  const auto top = [](Index k) { return nn::GenerateOptions{.max_new_tokens = 1, .temperature = 4, .top_k = k, .seed = 3}; };
+  using Set = std::set<Index>;
+  EXPECT_EQ(seen({2, 5, 2, 2, 7}, top(3)), (Set{0, 1, 4}));
+  EXPECT_EQ(seen({2, 5, 2, 2, 7}, top(4)), (Set{0, 1, 2, 4}));
+  EXPECT_EQ(seen({2, 5, 2, 2, 7}, top(2)), (Set{1, 4}));
+  EXPECT_EQ(seen({2, 5, 2, 2, 7}, top(5)), (Set{0, 1, 2, 3, 4}));
+  EXPECT_EQ(seen({4, 4, 4, 4}, top(1)), Set{0});
+  EXPECT_EQ(seen({4, 4, 4, 4}, top(2)), (Set{0, 1}));
+  EXPECT_EQ(seen({4, 4, 4, 4}, {.max_new_tokens = 1, .top_p = .5, .seed = 3}), (Set{0, 1}));
+  EXPECT_EQ(seen({4, 4, 4, 4}, {.max_new_tokens = 1, .temperature = 0}), Set{0});
 }
 
 TEST(Generate, HasRandomNumbersOfItsOwnOrTheProcesss) {

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "support.h"
 
 // Steps against PyTorch and against hand-computed cases; state; what is refused.
@@ -173,6 +175,52 @@ TEST(State, IsACopy) {
   EXPECT_EQ(opt.state_dict().at("0.momentum_buffer").item<double>(), 2);
   opt.load_state_dict({});
   EXPECT_EQ(keys(opt.state_dict()), Keys{}) << "the state of an optimizer that has not stepped";
+}
+
+/// Two optimizers at the same time, and a state that goes to parameters listed in another order.
+TEST(State, GoesByNameAndNotByPosition) {
+  const auto made = [] { return std::pair{parameter({1, 2}), parameter({3, 4})}; };
+  auto [a, b] = made();
+  auto [c, d] = made();
+  nn::AdamW first({{"a", a}, {"b", b}}, {.lr = .1}), second({{"b", d}, {"a", c}}, {.lr = .1});
+  const auto step = [](nn::AdamW& opt, Tensor& x, Tensor& y, double gx, double gy) {
+    set_grad(x, full(x.shape(), gx, f64)), set_grad(y, full(y.shape(), gy, f64));
+    opt.step();
+  };
+  step(first, a, b, 1, -5), step(first, a, b, 2, 7);
+  step(second, c, d, 9, 9);  // another history, in the same process
+  EXPECT_EQ(first.state_dict().at("a.step").item<Index>(), 2);
+  EXPECT_EQ(second.state_dict().at("a.step").item<Index>(), 1);
+  second.load_state_dict(first.state_dict());
+  for (const auto& [key, t] : first.state_dict()) EXPECT_EQ(values(second.state_dict().at(key)), values(t)) << key;
+  {
+    const NoGrad off;
+    c.copy_(a), d.copy_(b);
+  }
+  step(first, a, b, -1, 3), step(second, c, d, -1, 3);
+  EXPECT_EQ(values(c), values(a));
+  EXPECT_EQ(values(d), values(b));
+  EXPECT_NE(values(first.state_dict().at("a.exp_avg")), values(first.state_dict().at("b.exp_avg")));
+}
+
+TEST(State, CountsStepsExactlyOrRefuses) {
+  Tensor p = parameter({1});
+  nn::Adam opt({{"p", p}});
+  set_grad(p, ones({1}, f64));
+  opt.step();
+  State state = opt.state_dict();
+  constexpr Index odd = (Index{1} << 53) - 1;
+  state["p.step"] = full({}, odd, i64);
+  opt.load_state_dict(state);
+  EXPECT_EQ(opt.state_dict().at("p.step").item<Index>(), odd);
+  state["p.step"] = tensor(3.0, f32);  // as PyTorch stores it
+  opt.load_state_dict(state);
+  EXPECT_EQ(opt.state_dict().at("p.step").item<Index>(), 3);
+  for (const Tensor& steps :
+       {tensor(-1, i64), tensor((Index{1} << 53) + 1, i64), tensor(std::numeric_limits<Index>::max(), i64), tensor(NAN), tensor(1e300, f64)}) {
+    state["p.step"] = steps;
+    EXPECT_THROW(opt.load_state_dict(state), Error) << steps;
+  }
 }
 
 TEST(State, OfOtherParametersIsRefusedBeforeAnythingChanges) {

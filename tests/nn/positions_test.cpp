@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "support.h"
 
 // Rotary and sinusoidal positions against the plain formulas, their gradients, and what is refused.
@@ -73,6 +75,26 @@ TEST(Rotary, Refuses) {
   EXPECT_THROW(nn::rotary(zeros({3, 4}), {.base = 0}), Error);
   EXPECT_EQ(nn::rotary(zeros({0, 4})).shape(), (Dims{0, 4}));
   EXPECT_EQ(nn::rotary(zeros({3, 0})).shape(), (Dims{3, 0}));
+}
+
+/// Up to where double holds every whole number; beyond, two neighbors would be one.
+TEST(Positions, BeyondWhatDoubleHoldsAreRefused) {
+  constexpr Index limit = Index{1} << 53, most = std::numeric_limits<Index>::max(), least = std::numeric_limits<Index>::min();
+  const Tensor x = ones({2, 2}, f64);
+  const auto refused = [&](Index offset) {
+    const bool first = !message_of<Error>([&] { nn::rotary(x, {.offset = offset}); }).empty();
+    EXPECT_EQ(!message_of<Error>([&] { nn::sinusoidal_positions(2, 2, f64, offset); }).empty(), first) << offset;
+    return first;
+  };
+  for (const Index offset : {limit - 2, -limit, Index{0}}) EXPECT_FALSE(refused(offset)) << offset;
+  for (const Index offset : {limit - 1, limit, -limit - 1, most, most - 1, least}) EXPECT_TRUE(refused(offset)) << offset;
+  EXPECT_EQ(message_of<Error>([&] {
+              nn::rotary(x, {.offset = limit}, {"run.cpp", 7});
+            }),
+            "rotary: positions beyond 2^53: offset 9007199254740992, T=2 (called at run.cpp:7)");
+  EXPECT_NE(nn::sinusoidal_positions(2, 2, f64, limit - 2)[0][0].item<double>(), nn::sinusoidal_positions(2, 2, f64, limit - 2)[1][0].item<double>());
+  const nn::MultiHeadAttention turned(4, 1, {.rotary = nn::RotaryOptions{.offset = most}});
+  EXPECT_NE(message_of<Error>([&] { turned(ones({1, 2, 4}), Mask::causal().at(5)); }), "");
 }
 
 TEST(Sinusoidal, IsThePlainFormula) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "support.h"
@@ -28,7 +29,6 @@ TEST(Schedule, FallsAsALine) {
   EXPECT_DOUBLE_EQ(lr(1), 0.8);
   EXPECT_DOUBLE_EQ(lr(3), 0.4);
   EXPECT_DOUBLE_EQ(lr(4), 0.2);
-  EXPECT_DOUBLE_EQ((nn::WarmupLinear{.peak = 1, .warmup_steps = 4, .total_steps = 2, .floor = 0.1})(3), 0.8) << "warm-up goes first";
 }
 
 TEST(Schedule, FallsInSteps) {
@@ -38,6 +38,61 @@ TEST(Schedule, FallsInSteps) {
   EXPECT_DOUBLE_EQ(lr(9), 8);
   EXPECT_DOUBLE_EQ(lr(10), 4);
   EXPECT_DOUBLE_EQ(lr(39), 1);
+}
+
+/// Also where the warm-up takes as long as the run, or longer: nothing of it is cut off.
+TEST(Schedule, StepWarmupStepsHasThePeak) {
+  const auto check = [](const auto& lr) {
+    EXPECT_EQ(lr(lr.warmup_steps), lr.peak) << lr.warmup_steps << " of " << lr.total_steps;
+    for (Index step = 0; step < lr.warmup_steps; ++step)
+      EXPECT_DOUBLE_EQ(lr(step), lr.peak * static_cast<double>(step + 1) / static_cast<double>(lr.warmup_steps + 1));
+    const Index end = std::max(lr.total_steps, lr.warmup_steps + 1);
+    EXPECT_EQ(lr(end), lr.floor);
+    EXPECT_EQ(lr(end + 5), lr.floor);
+    if (end > lr.warmup_steps + 1) {
+      EXPECT_GT(lr(end - 1), lr.floor);
+    }
+  };
+  for (const Index warmup : {0, 1, 2, 3, 5, 8})
+    for (const Index total : {0, 1, 3, 4, 6}) {
+      check(nn::WarmupCosine{.peak = .7, .warmup_steps = warmup, .total_steps = total, .floor = .1});
+      check(nn::WarmupLinear{.peak = .7, .warmup_steps = warmup, .total_steps = total, .floor = .1});
+    }
+  EXPECT_DOUBLE_EQ((nn::StepDecay{.peak = 1, .step_size = 3, .gamma = .5, .warmup_steps = 2})(2), 1);
+  EXPECT_EQ(message_of<Error>([] { nn::StepDecay{.step_size = 3, .warmup_steps = 3}(0); }),
+            "StepDecay: no step has the peak: warmup_steps 3 is not below step_size 3");
+}
+
+TEST(Schedule, StaysBetweenZeroAndThePeakForEveryIndex) {
+  constexpr Index most = std::numeric_limits<Index>::max();
+  const Index places[] = {0, 1, 1000, Index{1} << 53, most / 2, most - 1, most};
+  const auto check = [&](const auto& lr) {
+    double last = -1;
+    bool falls = false;
+    for (const Index step : places) {
+      const double rate = lr(step);
+      EXPECT_GE(rate, 0) << step;
+      EXPECT_LE(rate, lr.peak) << step;
+      falls = falls || rate < last;
+      if (falls) {
+        EXPECT_LE(rate, last) << step;
+      }
+      last = rate;
+    }
+  };
+  for (const Index warmup : places)
+    for (const double floor : {0., .1, 1.}) {
+      for (const Index total : places) {
+        check(nn::WarmupCosine{.peak = 1, .warmup_steps = warmup, .total_steps = total, .floor = floor});
+        check(nn::WarmupLinear{.peak = 1, .warmup_steps = warmup, .total_steps = total, .floor = floor});
+      }
+      check(nn::StepDecay{.peak = 1, .step_size = most, .gamma = floor, .warmup_steps = std::min(warmup, most - 1)});
+      check(nn::StepDecay{.peak = 1, .step_size = 1, .gamma = floor});
+    }
+  EXPECT_DOUBLE_EQ((nn::WarmupCosine{.peak = 2, .warmup_steps = most})(most / 2), 1);
+  EXPECT_EQ((nn::WarmupCosine{.peak = .3, .floor = .1})(0), .3) << "not one bit less";
+  EXPECT_EQ(message_of<Error>([] { nn::StepDecay{.peak = 1, .step_size = 1, .gamma = 2}(5000); }),
+            "StepDecay: the rate of step 5000 is not finite: peak 1, gamma 2");
 }
 
 TEST(Schedule, RefusesWhatMakesNoSense) {

@@ -86,6 +86,41 @@ TEST(Load, OfOneNameOfATiedTensorIsEnough) {
   EXPECT_EQ(m.wte.weight[4][2].item<float>(), 4);
 }
 
+/// What they would write decides, bit by bit, whichever name comes first.
+TEST(Load, OfTiedNamesWantsTheSameBits) {
+  const auto fits = [](const Tensor& one, const Tensor& other) {
+    const auto load = [](const Tensor& table, const Tensor& head, DType dtype) {
+      Tied m;
+      nn::to(m, dtype);
+      const auto before = values(m.wte.weight);
+      try {
+        nn::load_state_dict(m, {{"wte.weight", table}, {"head.weight", head}});
+      } catch (const Error&) {
+        EXPECT_EQ(values(m.wte.weight), before);
+        return false;
+      }
+      EXPECT_EQ(m.head.weight.id(), m.wte.weight.id());
+      return true;
+    };
+    const bool in_f32 = load(one, other, f32);
+    EXPECT_EQ(load(other, one, f32), in_f32);
+    const bool in_f64 = load(one, other, f64);
+    EXPECT_EQ(load(other, one, f64), in_f64);
+    return std::pair(in_f32, in_f64);
+  };
+  const auto table = [](double last, DType dtype = f32) { return cat({zeros({4, 3}, dtype), reshape(tensor({0.0, 1.0, last}, dtype), {1, 3})}); };
+  const std::pair both(true, true), neither(false, false);
+  EXPECT_EQ(fits(table(.1), table(.1)), both);
+  EXPECT_EQ(fits(table(NAN), table(NAN)), both);
+  EXPECT_EQ(fits(table(NAN), table(0)), neither);
+  EXPECT_EQ(fits(table(0), table(-0.0)), neither);
+  EXPECT_EQ(fits(table(.1), table(.25)), neither);
+  EXPECT_EQ(fits(table(.5), table(.5, f64)), both);
+  EXPECT_EQ(fits(table(.1, f64), table(.1, f64)), both);
+  EXPECT_EQ(fits(table(.1), table(.1, f64)), std::pair(true, false)) << "equal once they are f32";
+  EXPECT_EQ(fits(table(.1, f64), table(.1 + 1e-15, f64)), std::pair(true, false));
+}
+
 TEST(Load, ReportsEverythingThatDoesNotFitBeforeItWrites) {
   struct Model {
     nn::Linear first{2, 3}, second{3, 1};

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <heed/nn/text/pieces.h>
 #include <heed/nn/text/unicode.h>
 
@@ -126,6 +127,37 @@ TEST(Pieces, AreThoseOfThePublishedPattern) {
     const auto text = c.at("text").get<std::string>();
     const std::vector<std::string_view> pieces = detail::gpt2_pieces(text);
     EXPECT_EQ(std::vector<std::string>(pieces.begin(), pieces.end()), c.at("pieces").get<std::vector<std::string>>()) << text;
+  }
+}
+
+std::string utf8(char32_t c) {
+  const auto byte = [](char32_t b) { return static_cast<char>(b); };
+  const auto rest = [&](int shift) { return byte(0x80 | (c >> shift & 0x3F)); };
+  if (c < 0x80) return {byte(c)};
+  if (c < 0x800) return {byte(0xC0 | c >> 6), rest(0)};
+  if (c < 0x10000) return {byte(0xE0 | c >> 12), rest(6), rest(0)};
+  return {byte(0xF0 | c >> 18), rest(12), rest(6), rest(0)};
+}
+
+/// As golden/pieces.py, whose digests are those of the pattern itself.
+TEST(Pieces, OfEveryCodePointAreThoseOfThePublishedPattern) {
+  const auto want = nlohmann::json::parse(contents(golden.parent_path() / "pieces.json"));
+  const auto templates = want.at("templates").get<std::vector<std::string>>();
+  const auto block = want.at("block").get<char32_t>();
+  ASSERT_EQ(want.at("digests").size(), 0x110000 / block);
+  for (const auto& [first, digest] : want.at("digests").items()) {
+    const auto begin = static_cast<char32_t>(std::stoul(first, nullptr, 16));
+    std::uint64_t value = 0xCBF29CE484222325;
+    for (char32_t c = begin; c < begin + block; ++c) {
+      if (c >= 0xD800 && c < 0xE000) continue;  // halves of surrogate pairs are not text
+      const std::string point = utf8(c);
+      for (std::string text : templates) {
+        for (std::size_t at = 0; (at = text.find("{}", at)) != text.npos; at += point.size()) text.replace(at, 2, point);
+        for (std::string_view piece : detail::gpt2_pieces(text)) value = (value ^ piece.size()) * 0x100000001B3;
+        value *= 0x100000001B3;
+      }
+    }
+    EXPECT_EQ(fmt::format("{:016x}", value), digest.get<std::string>()) << "from U+" << first;
   }
 }
 

@@ -46,6 +46,13 @@ TEST(Factory, WholeNumbersStayExact) {
   EXPECT_EQ(tensor(std::numeric_limits<Index>::max(), i64).item<Index>(), std::numeric_limits<Index>::max());
   EXPECT_EQ(tensor({3.0, -2.0}, i64).to_vector<Index>()[1], -2);
   EXPECT_EQ(tensor(std::numeric_limits<std::uint64_t>::max(), f64).item<double>(), 0x1p64);
+  for (const Index whole : {odd, -odd, std::numeric_limits<Index>::min(), std::numeric_limits<Index>::max()}) {
+    EXPECT_THAT(full({2}, whole, i64).to_vector<Index>(), ElementsAre(whole, whole));
+    EXPECT_EQ(zeros({}, i64).fill_(whole).item<Index>(), whole);
+    EXPECT_EQ(full({}, whole, f64).item<double>(), static_cast<double>(whole)) << "rounded once";
+    EXPECT_EQ(full({}, whole).item<float>(), static_cast<float>(whole));
+  }
+  EXPECT_EQ(full({}, static_cast<std::uint64_t>(odd), i64).item<Index>(), odd);
 }
 
 TEST(Factory, NumbersThatTheTypeCannotHoldAreErrors) {
@@ -55,6 +62,10 @@ TEST(Factory, NumbersThatTheTypeCannotHoldAreErrors) {
   EXPECT_EQ(tensor(-0x1p63, i64).item<Index>(), std::numeric_limits<Index>::min());
   EXPECT_THAT(error_of<DTypeError>([] { tensor(std::numeric_limits<std::uint64_t>::max(), i64); }), HasSubstr("out of the range"));
   EXPECT_THAT(error_of<DTypeError>([] { tensor({0, 2}, boolean); }), HasSubstr("a boolean element is 0 or 1: 2"));
+  EXPECT_THAT(error_of<DTypeError>([] { tensor((Index{1} << 53) + 1, boolean); }), HasSubstr("9007199254740993"));
+  EXPECT_THAT(error_of<DTypeError>([] { full({2}, std::uint64_t{1} << 63, i64); }), HasSubstr("full: out of the range of an i64 element"));
+  EXPECT_THAT(error_of<DTypeError>([] { zeros({2}, i64).fill_(std::uint64_t{1} << 63); }), HasSubstr("out of the range of an i64 element"));
+  EXPECT_THAT(error_of<DTypeError>([] { zeros({2}, i64).fill_(nan); }), HasSubstr("i64"));
   EXPECT_THAT(error_of<DTypeError>([] { full({2}, 0.5, i64); }), HasSubstr("full: an i64 element is a whole number: 0.5"));
   EXPECT_THAT(error_of<DTypeError>([] { full({2}, nan, boolean); }), HasSubstr("full: a boolean element is 0 or 1: nan"));
 }
@@ -123,6 +134,27 @@ TEST(Factory, ArangeIsExactInI64) {
   const double big = 0x1p53;
   EXPECT_THAT(arange(big, big + 4, 2, i64).to_vector<Index>(), ElementsAre(Index{1} << 53, (Index{1} << 53) + 2));
   EXPECT_THAT(arange(-0x1p63, 0x1p62, 0x1p62, i64).to_vector<Index>(), ElementsAre(std::numeric_limits<Index>::min(), -(Index{1} << 62), 0));
+  constexpr Index odd = (Index{1} << 53) + 1, quarter = Index{1} << 62, least = std::numeric_limits<Index>::min(),
+                  most = std::numeric_limits<Index>::max();
+  const auto range = [](const detail::Number& start, const detail::Number& end, const detail::Number& step) {
+    return arange(start, end, step, i64).to_vector<Index>();
+  };
+  EXPECT_THAT(range(odd, odd + 3, 1), ElementsAre(odd, odd + 1, odd + 2));
+  EXPECT_THAT(range(quarter, quarter + 3, 1), ElementsAre(quarter, quarter + 1, quarter + 2));
+  EXPECT_THAT(range(odd + 3, odd, -2), ElementsAre(odd + 3, odd + 1));
+  EXPECT_THAT(range(most - 2, most, 1), ElementsAre(most - 2, most - 1));
+  EXPECT_THAT(range(least + 2, least, -1), ElementsAre(least + 2, least + 1));
+  EXPECT_THAT(range(least, most, quarter), ElementsAre(least, -quarter, 0, quarter));
+  EXPECT_THAT(range(most, least, -quarter), ElementsAre(most, quarter - 1, -1, -quarter - 1));
+  EXPECT_THAT(range(0, most, most), ElementsAre(0));
+  EXPECT_THAT(range(most, most, 1), ElementsAre());
+  // Ends that no element could be.
+  EXPECT_THAT(range(most - 1, 0x1p63, 1), ElementsAre(most - 1, most));
+  EXPECT_THAT(range(most - 1, std::numeric_limits<std::uint64_t>::max(), 1), ElementsAre(most - 1, most));
+  EXPECT_THAT(range(least + 1, -1e300, -1), ElementsAre(least + 1, least));
+  EXPECT_THAT(range(-2, -0.5, 1), ElementsAre(-2, -1));
+  EXPECT_THAT(range(1, -1.5, -1), ElementsAre(1, 0, -1));
+  EXPECT_THAT(range(0, -0.5, -1), ElementsAre(0));
 }
 
 TEST(Factory, ArangeRefusesWhatHasNoLength) {
@@ -136,6 +168,12 @@ TEST(Factory, ArangeRefusesWhatHasNoLength) {
   EXPECT_THAT(error_of<ShapeError>([] { arange(-1e308, 1e308, 1); }), HasSubstr("too many elements"));
   EXPECT_THAT(error_of<ShapeError>([] { arange(0, 1e300, 1e-300); }), HasSubstr("too many elements"));
   EXPECT_THAT(error_of<ShapeError>([] { arange(0, 0x1p61, 1, f64); }), HasSubstr("arange: "));
+  EXPECT_EQ(error_of<ShapeError>([] { arange((Index{1} << 53) + 1, Index{1} << 53, 1, i64); }),
+            "arange: step 1 leads away from end: start 9007199254740993, end 9007199254740992");
+  EXPECT_THAT(error_of<ShapeError>([] { arange(0, -0.5, 1, i64); }), HasSubstr("leads away"));
+  EXPECT_THAT(error_of<ShapeError>([] { arange(std::numeric_limits<Index>::min(), std::numeric_limits<Index>::max(), 1, i64); }),
+              HasSubstr("too many elements"));
+  EXPECT_THAT(error_of<DTypeError>([] { arange(0, 1, std::uint64_t{1} << 63, i64); }), HasSubstr("out of the range of an i64 element"));
   EXPECT_THAT(error_of<DTypeError>([] { arange(0, 1, 0.5, i64); }), HasSubstr("arange: an i64 element is a whole number: 0.5"));
   EXPECT_THAT(error_of<DTypeError>([] { arange(0, 2, 1, boolean); }), HasSubstr("arange: "));
 }

@@ -82,7 +82,10 @@ TEST_F(Random, NormalsFollowTheFormulaOfBoxAndMuller) {
 
 TEST_F(Random, RandintIsTheUpperHalfOfAProduct) {
   __extension__ using Wide = unsigned __int128;
-  for (const auto& [low, high] : {std::pair<Index, Index>{0, 10}, {-3, 4}, {Index{-1} << 62, Index{1} << 62}}) {
+  for (const auto& [low, high] : {std::pair<Index, Index>{0, 10},
+                                  {-3, 4},
+                                  {Index{-1} << 62, Index{1} << 62},
+                                  {std::numeric_limits<Index>::min(), std::numeric_limits<Index>::max()}}) {
     manual_seed(9);
     const auto values = randint(low, high, {1000}).to_vector<Index>();
     const auto range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
