@@ -66,6 +66,21 @@ struct PowerSlope {
   }
 };
 
+/// To f32, infinite where it is too large: Highway's targets without vectors stop at the largest number.
+template <class Half, class V>
+HWY_INLINE hn::Vec<Half> narrowed(Half half, V x) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  const hn::Rebind<double, Half> d;
+  HWY_ALIGN double from[hn::MaxLanes(d)];
+  HWY_ALIGN float to[hn::MaxLanes(d)];
+  hn::Store(x, d, from);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) to[i] = static_cast<float>(from[i]);
+  return hn::Load(half, to);
+#else
+  return hn::DemoteTo(half, x);
+#endif
+}
+
 /// Positive bases and finite exponents in f64, where the error of the logarithm is far below an f32; the rest by the C library.
 template <class F>
 void pow_row(F f, float* out, const float* x, Index step_x, const float* y, Index step_y, Index n) {
@@ -84,7 +99,7 @@ void pow_row(F f, float* out, const float* x, Index step_x, const float* y, Inde
     const auto ordinary = hn::And(hn::And(hn::Gt(base, hn::Zero(half)), hn::Lt(base, infinity)), hn::Lt(hn::Abs(exponent), infinity));
     const auto rest = hn::AndNot(ordinary, hn::FirstN(half, static_cast<std::size_t>(count)));
     if (hn::AllFalse(half, rest)) {
-      store_first(hn::DemoteTo(half, power), half, count, out + i);
+      store_first(narrowed(half, power), half, count, out + i);
       continue;
     }
     // Through memory of its own, since `out` may be x.
@@ -93,7 +108,7 @@ void pow_row(F f, float* out, const float* x, Index step_x, const float* y, Inde
     HWY_ALIGN float powers[hn::MaxLanes(d)];
     hn::Store(base, half, bases);
     hn::Store(exponent, half, exponents);
-    hn::Store(hn::DemoteTo(half, power), half, powers);
+    hn::Store(narrowed(half, power), half, powers);
     for (Index j = 0; j < lanes; ++j)
       if (!(bases[j] > 0 && bases[j] <= std::numeric_limits<float>::max() && std::abs(exponents[j]) <= std::numeric_limits<float>::max()))
         powers[j] = f.of(bases[j], exponents[j]);
