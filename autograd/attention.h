@@ -36,8 +36,8 @@ struct Attention {
 ///
 /// q (..., Tq, d_k), k (..., Tk, d_k), v (..., Tk, d_v); leading dims broadcast. A query that may attend to nothing has zero output, weights and
 /// gradients; so have all queries when there are no keys. A NaN or an infinity in a value that no query may attend to, or whose weights are dropped,
-/// may or may not show in the output. Both results are differentiable, to any order, with every kernel. q is scaled first, so that only a scaled score
-/// can overflow; a query whose largest score does gives NaN. ShapeError names the sizes that do not fit.
+/// may or may not show in the output. Both results are differentiable, to any order, with every kernel. q is scaled first, so that only a scaled
+/// score can overflow; a query whose largest score does gives NaN. ShapeError names the sizes that do not fit.
 Attention scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& = {}, Caller = Caller::here());
 
 /// What a call would do.

@@ -23,6 +23,15 @@ Index offset_of(const Tensor& t, Index element) {
   return offset;
 }
 
+/// The values at h and at -h, and half the distance between the points which the dtype really holds.
+double look_around(Line& line, const Evaluate& evaluate, double h, Values& plus, Values& minus) {
+  const double above = line.move(h);
+  evaluate(plus);
+  const double below = line.move(-h);
+  evaluate(minus);
+  return (above - below) / 2;
+}
+
 }  // namespace
 
 ElementLine::ElementLine(const Tensor& t, Index element) : tensor_(t), offset_(offset_of(t, element)), version_(t.ref()->storage->version()) {
@@ -98,16 +107,8 @@ Baseline baseline(const Evaluate& evaluate, double epsilon, const std::function<
 }
 
 void NumericColumn::measure(Line& line, const Evaluate& evaluate, const Baseline& base, double step) {
-  // The distance is that between the points which the dtype really holds.
-  const auto pair = [&](double h, Values& plus, Values& minus) {
-    const double above = line.move(h);
-    evaluate(plus);
-    const double below = line.move(-h);
-    evaluate(minus);
-    return (above - below) / 2;
-  };
-  full_ = pair(step, plus_, minus_);
-  half_ = pair(step / 2, half_plus_, half_minus_);
+  full_ = look_around(line, evaluate, step, plus_, minus_);
+  half_ = look_around(line, evaluate, step / 2, half_plus_, half_minus_);
   line.move(0);
   base_ = &base;
 }
@@ -136,13 +137,6 @@ double NumericColumn::one_sided_gap(std::size_t i) const {
 }
 
 void WideColumn::measure(Line& line, const Evaluate& evaluate, const Baseline& base, double widest) {
-  const auto pair = [&](double h, Values& plus, Values& minus) {
-    const double above = line.move(h);
-    evaluate(plus);
-    const double below = line.move(-h);
-    evaluate(minus);
-    return (above - below) / 2;
-  };
   constexpr std::size_t count = 12;
   plus_.resize(count), minus_.resize(count), steps_.resize(count);
   leaps_.assign(base.values.size(), std::numeric_limits<double>::infinity());
@@ -155,12 +149,12 @@ void WideColumn::measure(Line& line, const Evaluate& evaluate, const Baseline& b
     }
   };
   for (std::size_t k = 0; k < count; ++k) {
-    steps_[k] = pair(std::ldexp(widest, -static_cast<int>(k)), plus_[k], minus_[k]);
+    steps_[k] = look_around(line, evaluate, std::ldexp(widest, -static_cast<int>(k)), plus_[k], minus_[k]);
     note_leaps(plus_[k], minus_[k]);
   }
   Values plus, minus;
   for (int k : {16, 20, 24}) {  // too narrow for a derivative
-    pair(std::ldexp(widest, -k), plus, minus);
+    look_around(line, evaluate, std::ldexp(widest, -k), plus, minus);
     note_leaps(plus, minus);
   }
   for (std::size_t i = 0; i < leaps_.size(); ++i)
