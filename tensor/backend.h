@@ -15,8 +15,8 @@ enum class Backend {
 /// products of whole matrices. Error for `onednn` where oneDNN is not built in, or lost in a forked child.
 class BackendGuard {
  public:
-  [[nodiscard]] explicit BackendGuard(Backend backend);
-  ~BackendGuard();
+  [[nodiscard]] explicit BackendGuard(Backend);  ///< from here on
+  ~BackendGuard();                               ///< the one before again
   BackendGuard(const BackendGuard&) = delete;
   BackendGuard& operator=(const BackendGuard&) = delete;
 
