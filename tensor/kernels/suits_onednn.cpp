@@ -43,7 +43,8 @@ bool product_suits_onednn(Index m, Index n, Index k) {
 //   2048 x 1024      637 / 1514     314 / 751    327 / 442      162 / 246    1259 / 1496    745 / 981
 //   8192 x 1024      2687 / 6174    1428 / 3229  2213 / 2585    1005 / 2268  4981 / 6074    2638 / 3980
 //
-// oneDNN's times include the search for rows that it would get wrong (onednn.h); its gradient has a fast kernel with AVX-512 only.
+// oneDNN's times include the search for rows that it would get wrong (onednn.h); its gradient has a fast kernel with AVX-512 only. 3.7.2 on the same
+// machine: own / oneDNN 0.4 to 0.7 for softmax, 0.6 to 0.85 for its gradient.
 bool softmax_suits_onednn() {
   return suits([] { return false; });
 }
